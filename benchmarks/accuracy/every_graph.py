@@ -42,7 +42,7 @@ from evergraph.graphs.csr import repeat, take_rows
 from evergraph.online import Delta
 from evergraph.online.learner import OnlineLearner
 from evergraph.streams import GraphStream
-from evergraph.streams.stream import Testing
+from evergraph.streams.task import Testing
 from evergraph.training.learner import Learner
 
 GRAPHS = ("wordnet", "computers", "coauthor-cs", "actor", "blogcatalog", "uai2010")

@@ -9,7 +9,7 @@ import ast
 import inspect
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field, fields
 from functools import cache, partial
 from html import escape
@@ -29,7 +29,6 @@ from evergraph.core.packages import PREFIX, load_installed_plugins
 
 # Cached, since computing the signature of a class takes as long as making an instance.
 signature_of: Callable[[Any], inspect.Signature] = cache(inspect.signature)
-MAX_NAMES_LISTED = 12  # most names shown in a table; the rest are counted
 
 
 class Shown:
@@ -73,12 +72,6 @@ class ShownRecord(Shown):
 
     def _repr_facts(self) -> Mapping[str, object]:
         return {f.name: getattr(self, f.name) for f in fields(self)}  # type: ignore[arg-type]
-
-
-def listed(names: Sequence[object]) -> str:
-    """Return comma-separated names, and the number of names left out."""
-    more = f" and {len(names) - MAX_NAMES_LISTED} more" if len(names) > MAX_NAMES_LISTED else ""
-    return ", ".join(str(name) for name in names[:MAX_NAMES_LISTED]) + more
 
 
 T = TypeVar("T")
@@ -297,9 +290,8 @@ class Made(Generic[T_co]):
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
-        inherited = (vars(base).get(name) for base in owner.__mro__[1:])
-        for declared in inherited:
-            if isinstance(declared, Made):
+        for base in owner.__mro__[1:]:
+            if isinstance(declared := vars(base).get(name), Made):
                 self._parts = self._parts or declared._parts
                 self.default = self.default or declared.default
 

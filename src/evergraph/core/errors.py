@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from functools import cache
 from numbers import Integral, Real
@@ -18,6 +18,13 @@ from pathlib import Path
 logger = logging.getLogger("evergraph.notices")  # for warnings; errors are raised
 EXIT_CODE = 2
 MOST_NAMED = 40  # most names in one sentence
+MAX_NAMES_LISTED = 12  # most names shown in a table; the rest are counted
+
+
+def listed(names: Sequence[object]) -> str:
+    """Return comma-separated names, and the number of names left out."""
+    more = f" and {len(names) - MAX_NAMES_LISTED} more" if len(names) > MAX_NAMES_LISTED else ""
+    return ", ".join(str(name) for name in names[:MAX_NAMES_LISTED]) + more
 
 
 def nearest(name: object, choices: Iterable[str]) -> str:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from evergraph.core.component import Shown, listed
-from evergraph.core.errors import ConfigurationError, DataError, say, say_ignored
+from evergraph.core.component import Shown
+from evergraph.core.errors import ConfigurationError, DataError, listed, say, say_ignored
 from evergraph.core.packages import require
 from evergraph.datasets.table_folder import graph_of_tables
 from evergraph.graphs import Graph

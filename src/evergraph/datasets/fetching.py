@@ -350,8 +350,7 @@ class RawFiles:
 
     def _known(self, how: Fetch) -> dict[str, str]:
         """Return checksums by path: those given, else the catalogue's, else those recorded."""
-        catalogued = {} if self.facts is None else dict(self.facts.sha256)
-        known = recorded(self.root) | catalogued
+        known = recorded(self.root) | ({} if self.facts is None else dict(self.facts.sha256))
         for file in self.files:
             if (chosen := how.sum_of(f"{self.name}/{file}", file)) is not None:
                 known[file] = chosen

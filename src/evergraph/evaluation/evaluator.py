@@ -17,7 +17,7 @@ from evergraph.core.label_space import LabelSpace, Predictions
 from evergraph.core.targets.one_class import balanced_accuracy
 from evergraph.graphs import Graph
 from evergraph.streams import Exam, GraphStream
-from evergraph.streams.stream import TESTINGS, Testing
+from evergraph.streams.task import TESTINGS, Testing
 
 AccuracyMatrix = npt.NDArray[np.float64]
 """M[i, j]: accuracy on task j at test i; NaN if task j had not begun.  [tests, tasks]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from evergraph.core.resources import SharedCache, sums_by
 from evergraph.evaluation.evaluator import AccuracyRows, Measures, evaluate
 from evergraph.streams import GraphStream
-from evergraph.streams.stream import TESTINGS, Testing
+from evergraph.streams.task import TESTINGS, Testing
 from evergraph.training import Learner
 
 TESTS_OF_BATCHES = 20  # default number of tests if tasks arrive in batches

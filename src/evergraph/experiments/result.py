@@ -33,7 +33,7 @@ from evergraph.graphs import Graph, homophily
 from evergraph.memory import MemoryUsage
 from evergraph.streams import GraphStream
 from evergraph.streams.arrival import BY_MASKS
-from evergraph.streams.stream import TESTINGS
+from evergraph.streams.task import TESTINGS
 from evergraph.training import Learner
 
 if TYPE_CHECKING:

@@ -42,7 +42,7 @@ from evergraph.experiments.config import RunConfig, differences, merged, read_to
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.result import RunResult, SeedResult
 from evergraph.memory import MemoryUsage
-from evergraph.streams.stream import TESTINGS
+from evergraph.streams.task import TESTINGS
 from evergraph.training import Learner
 
 CONFIG, RESULT, PROGRESS, ARRAYS = "config.toml", "result.json", "progress.json", "accuracy.npz"

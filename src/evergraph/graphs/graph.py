@@ -356,9 +356,8 @@ class Graph(Shown):
             edge_index = edge_index[:, edges.rows]
             weights = edges.checked_weights()
         indptr, indices, weights = adjacency_of(edge_index, weights, nodes, undirected=undirected)
-        labels = labels.long()
         records: dict[str, Any] = {"weights": weights, "targets": targets, "masks": masks}
-        return cls(indptr, indices, features, labels, time, undirected, **records)
+        return cls(indptr, indices, features, labels.long(), time, undirected, **records)
 
     @classmethod
     def from_data(
@@ -386,10 +385,8 @@ class Graph(Shown):
     def to_data(self) -> Data:
         """Return the graph as ``torch_geometric.data.Data``."""
         y = self.labels if self.targets is None else self.targets.values
-        edges = self.edge_index()
-        return write_data(
-            self.features, edges, y, time=self.time, weights=self.weights, masks=self.masks
-        )
+        beside: dict[str, Any] = {"time": self.time, "weights": self.weights, "masks": self.masks}
+        return write_data(self.features, self.edge_index(), y, **beside)
 
     def to_hetero(self) -> HeteroData:
         """Return the graph as ``HeteroData``; without relations there is one, ``edge``."""

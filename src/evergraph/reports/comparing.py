@@ -29,7 +29,7 @@ from evergraph.evaluation.statistics import (
 from evergraph.experiments.presets import POOLED
 from evergraph.reports.runs import Finished, Group, names_of, p_text, way_of
 from evergraph.reports.trials import Pairing, Trials, check_comparable, pair, trials_of
-from evergraph.streams.stream import TESTINGS
+from evergraph.streams.task import TESTINGS
 
 if TYPE_CHECKING:
     from evergraph.experiments.result import RunResult

@@ -31,7 +31,7 @@ from evergraph.reports.tables import (
     ranked,
     rows_of,
 )
-from evergraph.streams.stream import TESTINGS
+from evergraph.streams.task import TESTINGS
 
 if TYPE_CHECKING:
     from evergraph.reports.comparing import GroupDifferences

@@ -12,7 +12,7 @@ from typing import Any
 from evergraph.core.errors import ResultsError
 from evergraph.evaluation.evaluator import main_key
 from evergraph.experiments.store import PROGRESS, RESULT, SEARCH, read_result
-from evergraph.streams.stream import TESTINGS
+from evergraph.streams.task import TESTINGS
 
 ALL = "all data"  # kept by a run that receives every earlier task again
 

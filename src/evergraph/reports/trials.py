@@ -13,7 +13,7 @@ from evergraph.experiments.config import StreamConfig, flat
 from evergraph.experiments.presets import POOLED
 from evergraph.reports.runs import Finished
 from evergraph.streams.arrival import BY_MASKS, SHARES, shares_of
-from evergraph.streams.stream import TESTINGS
+from evergraph.streams.task import TESTINGS
 
 LEAST_RESOLUTION = 0.001  # 0.1 points, the last displayed digit
 Way = tuple[str, str]

@@ -18,8 +18,8 @@ from fastapi import Depends, Request
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from evergraph.core.errors import ConfigurationError
-from evergraph.server.http import CALLER, RefusedError
-from evergraph.server.observability import address_of, audit
+from evergraph.server.http import CALLER, RefusedError, address_of
+from evergraph.server.observability import audit
 
 if TYPE_CHECKING:
     from evergraph.server.http import Limits

@@ -40,11 +40,12 @@ from evergraph.server.http import (
     IdRoute,
     LeanRoute,
     RefusedError,
+    address_of,
     answer,
     check_parameters,
     media_type,
 )
-from evergraph.server.observability import address_of, audit, audit_change
+from evergraph.server.observability import audit, audit_change
 from evergraph.server.service import ids_of
 from evergraph.tables.choices import Columns
 from evergraph.tables.names import OF_EDGES, OF_NODES

@@ -113,6 +113,11 @@ def check_named(what: str, named: int, most: int) -> None:
         raise RefusedError(413, f"a {what} must name at most {most} nodes, not {named}")
 
 
+def address_of(request: Request) -> str:
+    """Return where a request comes from."""
+    return "?" if request.client is None else request.client.host
+
+
 def media_type(request: Request, *allowed: str) -> str:
     """Return the content type of a request, or reject it.
 

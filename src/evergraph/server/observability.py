@@ -33,7 +33,7 @@ from prometheus_client.registry import Collector
 from evergraph.core.errors import check_choice
 from evergraph.core.packages import own_version
 from evergraph.online.delta import PARTS
-from evergraph.server.http import HEADERS, REQUEST_ID, clear_frames, failure
+from evergraph.server.http import HEADERS, REQUEST_ID, address_of, clear_frames, failure
 
 if TYPE_CHECKING:
     from fastapi import Request
@@ -106,11 +106,6 @@ def audit_change(request: Request, delta: Delta, seq: int, seconds: float) -> No
     )
 
 
-def address_of(request: Request) -> str:
-    """Return where a request comes from."""
-    return "?" if request.client is None else request.client.host
-
-
 class Metrics:
     """The metrics registry: requests by route and status, their durations, and the process."""
 
@@ -161,8 +156,7 @@ class ServiceCollector(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all metrics but those of requests, memory and CPU."""
-        service = self._service
-        now = time.time()
+        service, now = self._service, time.time()
         folder = service.folder.status()
         values = {**vars(folder), **service.status()}
         for name, meaning in GAUGES.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any, Literal, get_args
 
 import torch
@@ -32,7 +32,7 @@ from evergraph.streams.arrival import (
     stand_in_labels,
     with_companions,
 )
-from evergraph.streams.task import ClassSizes, Exam, Lease, Task, TaskMembers
+from evergraph.streams.task import TESTINGS, ClassSizes, Exam, Lease, Task, TaskMembers, Testing
 from evergraph.streams.ways import (
     BATCH,
     By,
@@ -44,10 +44,8 @@ from evergraph.streams.ways import (
 )
 
 Edges = Literal["within", "all"]
-Testing = Literal["local", "global"]
 KnownLabels = Literal["nowhere", "global", "everywhere"]
 EDGES: tuple[str, ...] = get_args(Edges)
-TESTINGS: tuple[str, ...] = get_args(Testing)
 KNOWN_LABELS: tuple[str, ...] = get_args(KnownLabels)
 
 
@@ -175,8 +173,7 @@ class GraphStream(Shown):
             )
         self._batched = arrival.tasks is not None
         self._task_of = arrival.task_of.int()  # [steps]
-        # The first step of each task, and the end.
-        self._first_steps = [0, *accumulate(torch.bincount(self._task_of).tolist())]
+        self._first_steps = [0, *accumulate(torch.bincount(self._task_of).tolist())]  # and the end
         owner = arrival.owner
         if unlabelled == "along":
             owner = with_companions(labelled_graph, owner)
@@ -194,17 +191,14 @@ class GraphStream(Shown):
             self._targets = targets.values.cpu()
             # All targets are new with the first task.
             self.tasks = [tuple(range(len(targets.names))), *([()] * (len(self.tasks) - 1))]
-        self._graph = full_graph.without_labels()
-        if device is not None:
-            self._graph = self._graph.to(device)
+        structure = full_graph.without_labels()
+        self._graph = structure if device is None else structure.to(device)
         self._members = TaskMembers(self._owner, self.splits)
         # Nodes with targets have no classes to count.
         counted = self._labels if targets is None else torch.full_like(self._labels, UNLABELLED)
         self._class_counts = ClassSizes(self._owner, counted, steps=len(arrival))
-        known_nodes = torch.cat([torch.cat([s.train, s.validation]) for s in self.splits])
-        self._known_counts = ClassSizes(
-            self._owner[known_nodes], counted[known_nodes], steps=len(arrival)
-        )
+        known = torch.cat([torch.cat([s.train, s.validation]) for s in self.splits])
+        self._known_counts = ClassSizes(self._owner[known], counted[known], steps=len(arrival))
         self._local: dict[int, tuple[int, Graph]] = {}  # with their step; they show labels
         self._local_exams: dict[tuple[int, str], tuple[int, Exam]] = {}
         self._union: tuple[int, Graph] | None = None  # with its task; it shows labels
@@ -327,9 +321,9 @@ class GraphStream(Shown):
 
     def label_space(self, index: int) -> LabelSpace:
         """Return the classes seen once task or step ``index`` has arrived."""
-        class_groups = self.tasks[: self.met(index)]
-        labels = tuple(label for classes in class_groups for label in classes)
-        return replace(self._label_space, sizes=tuple(len(c) for c in class_groups), labels=labels)
+        seen = self.tasks[: self.met(index)]
+        labels = tuple(chain.from_iterable(seen))
+        return replace(self._label_space, sizes=tuple(map(len, seen)), labels=labels)
 
     def exams(self, index: int, testing: Testing, part: str = "test") -> list[Exam]:
         """Return the test sets after task or step ``index``.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -13,6 +14,9 @@ from evergraph.core.errors import TaskClosedError
 from evergraph.core.label_space import LabelSpace
 from evergraph.graphs import Graph
 from evergraph.streams.arrival import Split
+
+Testing = Literal["local", "global"]
+TESTINGS: tuple[str, ...] = get_args(Testing)
 
 
 class Lease:

@@ -11,13 +11,13 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from evergraph.core.component import listed
 from evergraph.core.errors import (
     ConfigurationError,
     DataError,
     check_choice,
     check_integer,
     check_number,
+    listed,
 )
 from evergraph.core.label_space import Setting
 from evergraph.core.seeding import seeded

@@ -163,7 +163,7 @@ class _Stages:
         self._save(nodes=nodes_read)
         return nodes_read
 
-    def read_edges(self, path: Source, nodes_path: Source, node_table: NodesRead) -> EdgesRead:
+    def read_edges(self, path: Source, nodes_path: Source, nodes: NodesRead) -> EdgesRead:
         """Put the edges into a database by node number; raise unless ids are unique."""
         if self.progress.edges is not None:
             return self.progress.edges
@@ -173,7 +173,7 @@ class _Stages:
         inputs = self.progress.inputs
         weighed = WEIGHT in optional or inputs.repeated in ("sum", "count")
         stored = [WEIGHT] * weighed + [RELATION] * (RELATION in optional)
-        with closing(self._table(node_table, fresh=True, columns=stored)) as table:
+        with closing(self._table(nodes, fresh=True, columns=stored)) as table:
             with naming(nodes_path), pa.memory_map(str(self._ids)) as file:
                 table.set_ids(pa.ipc.open_file(file).read_all().column("id"))
                 table.check_distinct()
@@ -199,22 +199,22 @@ class _Stages:
         self._save(edges=edges_read)
         return edges_read
 
-    def sort(self, node_table: NodesRead, edges: EdgesRead) -> int:
+    def sort(self, nodes: NodesRead, edges: EdgesRead) -> int:
         """Write the adjacency, and the relations if there are any; return its entries."""
         if edges.entries is not None:
             return edges.entries
-        with closing(self._table(node_table, fresh=False)) as table:
+        with closing(self._table(nodes, fresh=False)) as table:
             self.on_progress("sort", 0, 1)
             on_part = partial(self.on_progress, "sort")
             entries = table.write(self.writer, weighted=edges.weighted, on_part=on_part)
             for array in RELATION_ARRAYS:  # of an earlier import
                 (self.writer.folder / f"{array}.npy").unlink(missing_ok=True)
             if edges.relations is not None:
-                self._relate(table, edges, node_table)
+                self._relate(table, edges, nodes)
         self._save(edges=replace(edges, entries=entries))
         return entries
 
-    def _relate(self, table: EdgeTable, edges: EdgesRead, node_table: NodesRead) -> None:
+    def _relate(self, table: EdgeTable, edges: EdgesRead, nodes: NodesRead) -> None:
         count = edges.rows - edges.unknown
         self.resources.check(_BYTES_A_RELATED_EDGE * count, f"sorting {count:,} edges by relation")
         columns = table.listed(weighted=edges.weighted)
@@ -222,28 +222,26 @@ class _Stages:
         ends = torch.stack([listed["source"], listed["target"]])
         weights = listed.get("weight")
         relations = Relations.of(
-            ends, listed["kind"], edges.relations or (), nodes=node_table.nodes, weights=weights
+            ends, listed["kind"], edges.relations or (), nodes=nodes.nodes, weights=weights
         )
         arrays = (relations.indptr, relations.indices, relations.kinds, relations.weights)
         for name, values in zip(RELATION_ARRAYS, arrays, strict=True):
             if values is not None:
                 self.writer.copy(name, values)
 
-    def finish(
-        self, node_table: NodesRead, edges: EdgesRead, entries: int, out: Path
-    ) -> ImportReport:
+    def finish(self, nodes: NodesRead, edges: EdgesRead, entries: int, out: Path) -> ImportReport:
         """Complete the graph folder and move it to its destination."""
         self.on_progress("checksum", 0, 1)
         inputs = self.progress.inputs
         distinct = entries // 2 if inputs.undirected else entries
         report = {
-            "nodes": node_table.nodes,
+            "nodes": nodes.nodes,
             "edges": edges.rows,
             "doubles": edges.rows - edges.unknown - edges.loops - distinct,
             "loops": edges.loops,
             "entries": entries,
-            "classes": node_table.classes,
-            "features": node_table.features,
+            "classes": nodes.classes,
+            "features": nodes.features,
             "seconds": round(time.monotonic() - self._began, 3),
             "unknown_edges": edges.unknown,
             "repeats": edges.repeats,
@@ -251,17 +249,13 @@ class _Stages:
         about: dict[str, Any] = {
             "inputs": asdict(inputs),
             "report": report,
-            "dominant": node_table.dominant,
+            "dominant": nodes.dominant,
         }
-        if node_table.columns is not None:
-            about["columns"] = node_table.columns
-        if node_table.class_names:
-            about["class_names"] = node_table.class_names
-        parts = {
-            "targets": node_table.targets,
-            "types": node_table.types,
-            "relations": edges.relations,
-        }
+        if nodes.columns is not None:
+            about["columns"] = nodes.columns
+        if nodes.class_names:
+            about["class_names"] = nodes.class_names
+        parts = {"targets": nodes.targets, "types": nodes.types, "relations": edges.relations}
         self.writer.finish(undirected=inputs.undirected, about=about, named=parts)
         (self.folder / PROGRESS).unlink()  # so that no process resumes in a removed folder
         if out.exists():
@@ -272,12 +266,10 @@ class _Stages:
         self.on_progress("checksum", 1, 1)
         return _report(out, new=True)
 
-    def _table(
-        self, node_table: NodesRead, *, fresh: bool, columns: Sequence[str] = ()
-    ) -> EdgeTable:
+    def _table(self, nodes: NodesRead, *, fresh: bool, columns: Sequence[str] = ()) -> EdgeTable:
         return EdgeTable(
             self.folder / "edges",
-            nodes=node_table.nodes,
+            nodes=nodes.nodes,
             undirected=self.progress.inputs.undirected,
             memory=max(self.resources.left // 2, MIN_MEMORY),
             fresh=fresh,
