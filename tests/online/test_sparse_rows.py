@@ -199,6 +199,7 @@ def test_graphs_with_sparse_features_are_taken_likewise():
     for given in (
         Graph.from_edges(edges, features=sparse, labels=numbers, undirected=True),
         Data(x=sparse, y=numbers, edge_index=edges, num_nodes=NODES),
+        Data(x=rows, y=numbers, edge_index=edges),
     ):
         model = ContinualNodeClassifier().partial_fit(given)
         assert model.learner_.knowledge.word_columns == WORDS

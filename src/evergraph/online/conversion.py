@@ -252,7 +252,10 @@ def delta_of_data(
 ) -> Delta:
     """Return a delta that adds a PyG ``Data``, with nodes named ``ids`` or 0, 1, 2, ..."""
     features = getattr(data, "x", None)
-    count = int(data.num_nodes) if features is None else len(features)
+    if features is None:
+        count = int(data.num_nodes)
+    else:  # SciPy's matrices have no length
+        count = features.shape[0] if is_sparse(features) else len(features)
     nodes = _renamed(range(count), ids, "nodes" if features is None else "rows of x")
     rows = torch.empty(2, 0, dtype=torch.int64) if data.edge_index is None else data.edge_index
     check_edges(rows, len(nodes))
