@@ -3,7 +3,6 @@
 import errno
 import os
 import sys
-import threading
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -162,34 +161,21 @@ def test_a_run_that_failed_lets_go_of_its_folder(tmp_path):
     run(small(), out=tmp_path / "out", resume=True)
 
 
-def test_of_two_claims_the_first_wins(tmp_path, monkeypatch):
+@pytest.mark.parametrize("lr", [0.25, 0.5])
+def test_of_two_claims_the_first_wins(tmp_path, monkeypatch, lr):
     """The second has looked, and found nothing, before the first one writes."""
-    out, looked = tmp_path / "out", threading.Barrier(2, timeout=10)
-    real = store.check_free
+    look = store.check_free
 
-    def wait(*given, **options):
-        real(*given, **options)
-        if "beside" in options:  # not the second look, with the folder locked
-            looked.wait()
+    def look_before_another_claims(*given, **options):
+        look(*given, **options)
+        monkeypatch.setattr(store, "check_free", look)
+        store_of_first = ResultStore(tmp_path)
+        store_of_first.open(resolved(small(training={"lr": 0.5})), resume=False)
 
-    monkeypatch.setattr(store, "check_free", wait)
-    refused = []
-
-    def claim(lr):
-        try:
-            ResultStore(out).open(resolved(small(training={"lr": lr})), resume=False)
-        except ResultsError as error:
-            refused.append(f"{lr} {error}")
-
-    threads = [threading.Thread(target=claim, args=(lr,)) for lr in (0.25, 0.5)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    (said,) = refused
-    assert "already holds results" in said
-    winner = "0.5" if said.startswith("0.25") else "0.25"
-    assert f"lr = {winner}\n" in (out / "config.toml").read_text()
+    monkeypatch.setattr(store, "check_free", look_before_another_claims)
+    with pytest.raises(ResultsError, match="already holds results"):
+        ResultStore(tmp_path).open(resolved(small(training={"lr": lr})), resume=False)
+    assert "lr = 0.5\n" in (tmp_path / "config.toml").read_text()
 
 
 def test_a_second_benchmark_is_refused_in_one_sentence(tmp_path):

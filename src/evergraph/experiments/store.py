@@ -69,8 +69,9 @@ class ResultStore:
     def open(self, config: RunConfig, *, resume: bool) -> None:
         """Claim the folder for a configuration; several processes may do so for the same one."""
         path = self.folder / CONFIG
+        claimed = path.exists()  # read first: another process may claim it while this one looks
         check_free(self.folder, CONFIG, resume=resume, beside=(FAILURE, SEARCH, CHOICE))
-        if not path.exists():
+        if not claimed:
             # Only one process may write it: a second would overwrite the first one's.
             with locked(self.folder, "it is being claimed", wait=True):
                 if path.exists():
