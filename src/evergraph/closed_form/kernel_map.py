@@ -279,7 +279,7 @@ class KernelMap(ViewMap):
         total = sum((projected[part] for part in needed[1:]), projected[needed[0]])[0] / count
         length = total[-1].sqrt().clamp_min(1e-12)
         cosine = (total[:-1] / (length * landmark_lengths).clamp_min(1e-12)).clamp(-1.0, 1.0)
-        sine = (1 - cosine.square()).clamp_min(0.0).sqrt()
+        sine = (1 - cosine.square()).sqrt()
         along_landmark = (math.pi - cosine.acos()) / (math.pi * count)  # of z
         along_node = sine * landmark_lengths / (length * math.pi * count)  # of x
         landmark_weights = (weights * along_landmark[:, None]).t()  # [classes, m]
