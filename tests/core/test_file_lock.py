@@ -98,14 +98,14 @@ def test_a_child_that_was_forked_keeps_no_lock(tmp_path):
 
     def fork():
         lock = FileLock(path, RuntimeError)
-        if child := os.fork():
-            say(child)
+        if os.fork():
             assert lock.holds
         else:
+            say(os.getpid())
             signal.pause()
 
     parent, child = said_by_a_child(fork)
-    os.waitpid(parent, 0)
+    assert os.waitpid(parent, 0)[1] == 0
     os.kill(child, 0)  # it lives
     FileLock(path, RuntimeError).close()  # was refused: process N, which was dead
     os.kill(child, signal.SIGKILL)
