@@ -27,9 +27,8 @@ from stand_in import delta, opened
 
 def test_look_ups_that_take_long_hold_up_nobody(client, monkeypatch):
     gate, view = Event(), client.folder.learner.frozen()
-    looked_up, suggest = view.looked_up, view.suggest
-    monkeypatch.setattr(view, "looked_up", lambda *a, **k: (gate.wait(20), looked_up(*a, **k))[1])
-    monkeypatch.setattr(view, "suggest", lambda *a, **k: (gate.wait(20), suggest(*a, **k))[1])
+    reading = view.reading
+    monkeypatch.setattr(view, "reading", lambda *a: (gate.wait(20), reading(*a))[1])
     paths = ["/v1/nodes/a"] * 45 + ["/v1/suggestions"] * 4
     told = []
     threads = [Thread(target=lambda p=p: told.append(client.get(p).status_code)) for p in paths]
