@@ -182,8 +182,8 @@ def explain(
         probabilities=tuple(shares.tolist()) if target.has_probabilities else (),
         scores=tuple(scores[best].tolist()),
     )
-    slopes = None if published.scorer is None else published.scorer.slopes(vectors[0])
-    parts = None if slopes is None else _parts(reading, vectors[0], slopes[best])
+    assert published.scorer is not None  # it has given scores
+    parts = _parts(reading, vectors[0], published.scorer.slopes(vectors[0])[best])
     if parts is None:
         return plain
     nodes, weights, says, by_label = _summed_contributions(parts, len(best))

@@ -223,14 +223,6 @@ class LearnerView(Shown):
         with self.reading([node]) as state:
             return neighbourhood(state, hops=hops, limit=limit)
 
-    def looked_up(
-        self, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
-    ) -> tuple[Neighbourhood, Explanation]:
-        """Return the neighbourhood and the explanation of a node, both from the same delta."""
-        with self.reading([node]) as state:
-            around = neighbourhood(state, hops=None, limit=limit)
-            return around, explain(state, node, top=top, limit=limit, columns=columns)
-
     def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
         """Return unlabelled nodes that are worth labelling next, the best first.
 
@@ -246,19 +238,12 @@ class LearnerView(Shown):
         >>> [(found.id, found.reach) for found in learner.suggest(2)]
         [('a', 2), ('d', 0)]
         """
-        return self.suggestions(n, among=among)[1]
-
-    def suggestions(
-        self, n: int, *, among: Sequence[NodeId] | None = None
-    ) -> tuple[int, tuple[Suggestion, ...]]:
-        """Return the number of the last delta, and the same as ``suggest``."""
         check_integer("n", n, least=1)
         with self.reading(() if among is None else among) as state:
-            seq = state.published.status.seq
             if state.knowledge is None:
-                return seq, ()
+                return ()
             candidates = None if among is None else state.positions.numpy()
-            return seq, suggest(state, n, among=candidates)
+            return suggest(state, n, among=candidates)
 
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes."""
