@@ -284,7 +284,7 @@ def _ingest(
         deltas = read_deltas(*tables, columns=columns, **reading)
     from evergraph.online.delta import is_empty
     from evergraph.online.upsert import News
-    from evergraph.online.view.records import CHANCE
+    from evergraph.online.view.published import CHANCE
     from evergraph.tables.scheme import Scheme
 
     counts = dict.fromkeys(("predicted", "right", "unknown_edges", *asdict(News())), 0)

@@ -24,7 +24,7 @@ from evergraph.online.learner import OnlineLearner
 from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import OnAlarm, report
 from evergraph.online.rows import are_rows_with_targets, as_targets, is_rows
-from evergraph.online.view.records import CHANCE
+from evergraph.online.view.published import CHANCE
 from evergraph.tables import Columns, Encoder
 from evergraph.tables.choices import columns_of
 from evergraph.tables.edges import UNKNOWN_EDGES

@@ -19,7 +19,7 @@ from evergraph.online.monitor import Alarm
 from evergraph.online.upsert import News
 from evergraph.online.view import Answer, History, Status
 from evergraph.online.view.explanation import Explanation, Voice
-from evergraph.online.view.records import Neighbourhood
+from evergraph.online.view.learner_view import Neighbourhood
 from evergraph.online.view.suggestions import Suggestion
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
 from threading import Lock, RLock
 from typing import Any
 from weakref import WeakSet
@@ -16,67 +15,27 @@ import torch
 from torch import Tensor
 
 from evergraph.core.component import Shown
-from evergraph.core.errors import NothingLearnedError, StoppedError, check_integer
+from evergraph.core.errors import StoppedError, check_integer
 from evergraph.core.sizes import shown
-from evergraph.core.targets import OneClass, Target
+from evergraph.core.targets import Target
 from evergraph.online.arrays import LentArray, blocks
 from evergraph.online.delta import Label, NodeId
-from evergraph.online.heads import Scorer
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.monitor import Alarm, PredictionRecord
 from evergraph.online.view.explanation import Explanation, explain
-from evergraph.online.view.records import (
+from evergraph.online.view.published import (
+    CLASSES_SHOWN,
+    NODES_PER_PART,
     Answer,
     History,
-    Neighbourhood,
+    PublishedState,
     Reading,
     Status,
-    neighbourhood,
 )
 from evergraph.online.view.suggestions import Suggestion, suggest
 from evergraph.tables.scheme import ValuesOf
 from evergraph.topology.rowwise import Matrix
-
-CLASSES_SHOWN = 10  # classes in the confusion matrix
-NODES_PER_PART = 64  # of an answer; so few cost less looked up one by one than by torch
-
-
-@dataclass(frozen=True, eq=False)
-class PublishedState:
-    """The readable state of a learner, replaced as a whole when a delta is done."""
-
-    status: Status
-    classes: tuple[Label, ...]  # names of all classes, in order of arrival
-    met: Tensor  # which of them have nodes.  bool [classes]
-    scorer: Scorer | None  # None before the first node
-    dims: int  # of an embedding, which is the first part of a vector
-    target: Target = OneClass()  # noqa: RUF009  (it has no state)
-    alarms: tuple[Alarm, ...] = ()
-
-    @cached_property
-    def has_learned(self) -> bool:
-        """Whether there is anything to predict."""
-        return self.scorer is not None and bool(self.met.any())
-
-    def scores(self, vectors: Matrix) -> Matrix:
-        """Return the scores of classes, -inf for those without nodes, or of other targets.
-
-        -> [n, targets]
-        """
-        if self.scorer is None or not self.has_learned:
-            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
-        return self.scorer(vectors)
-
-    def shares(self, vectors: Matrix) -> Matrix:
-        """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
-        return self.target.shares(self.scores(vectors))
-
-    def answer(self, ids: Sequence[NodeId], vectors: Matrix, *, every: bool) -> Answer:
-        """Return the predictions for some nodes; every: with the probabilities of all classes."""
-        scores = self.scores(vectors)
-        predictions = self.target.answers(ids, scores, self.classes, every=every)
-        return Answer(self.status.seq, predictions, self.classes if every else None)
 
 
 class LearnerView(Shown):
@@ -329,3 +288,41 @@ def _renew_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):  # not on Windows
     os.register_at_fork(after_in_child=_renew_after_fork)
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """The nodes and edges around a node; see ``Ego``.
+
+    Attributes:
+        nodes: ids, the node itself first, then the nearest.
+        distances: in hops.
+        labels: their classes, None for unlabelled nodes.
+        edges: source and target as indices into ``nodes``.
+        whole: whether no node was left out.
+        weights: of these edges, None if all weigh 1.
+    """
+
+    nodes: tuple[NodeId, ...]
+    distances: tuple[int, ...]
+    labels: tuple[Label | float | None, ...]
+    edges: tuple[tuple[int, int], ...]
+    whole: bool
+    weights: tuple[float, ...] | None = None
+
+
+def neighbourhood(state: Reading, *, hops: int | None, limit: int) -> Neighbourhood:
+    """Return at most ``limit`` nodes within ``hops`` of the one node that a question names."""
+    knowledge = state.known
+    hops = knowledge.embeddings.topology.hops if hops is None else hops
+    ego = knowledge.graph.ego(int(state.positions[0]), hops=hops, limit=limit)
+    positions = ego.nodes.tolist()
+    index = {position: i for i, position in enumerate(positions)}
+    return Neighbourhood(
+        nodes=state.names(positions),
+        distances=tuple(ego.distances.tolist()),
+        labels=state.named_labels(ego.nodes),
+        edges=tuple((index[a], index[b]) for a, b in ego.edges.t().tolist()),
+        whole=ego.whole,
+        weights=None if ego.weights is None else tuple(ego.weights.tolist()),
+    )

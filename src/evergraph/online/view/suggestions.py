@@ -15,7 +15,7 @@ from evergraph.graphs import UNLABELLED
 from evergraph.online.arrays import Array
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.growing_graph import GrowingGraph
-from evergraph.online.view.records import Reading
+from evergraph.online.view.published import Reading
 
 CANDIDATES_PER_BLOCK = 512  # whose neighbourhoods are scored together
 NODES_PER_BLOCK = 4096  # that are scored at once

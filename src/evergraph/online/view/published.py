@@ -1,24 +1,25 @@
-"""What readers of a learner are given: records, and the learner between two deltas (``Reading``)."""
+"""The state that readers see after a delta (``PublishedState``), and the records they are given."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor
 
 from evergraph.core.component import ShownRecord
+from evergraph.core.errors import NothingLearnedError
+from evergraph.core.targets import OneClass, Target
 from evergraph.online.arrays import GrowingArray
 from evergraph.online.delta import Label, NodeId
+from evergraph.online.heads import Scorer
 from evergraph.online.identifiers import IdTable
 from evergraph.online.knowledge import Knowledge
-from evergraph.online.monitor import Point
-
-if TYPE_CHECKING:
-    from evergraph.online.view.learner_view import PublishedState
+from evergraph.online.monitor import Alarm, Point
+from evergraph.topology.rowwise import Matrix
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,45 @@ CHANCE = (
     "labelled nodes, each left out in turn, are not predicted better than by chance: neither their "
     "features nor their neighbours seem to tell what is asked"
 )
+CLASSES_SHOWN = 10  # classes in the confusion matrix
+NODES_PER_PART = 64  # of an answer; so few cost less looked up one by one than by torch
+
+
+@dataclass(frozen=True, eq=False)
+class PublishedState:
+    """The readable state of a learner, replaced as a whole when a delta is done."""
+
+    status: Status
+    classes: tuple[Label, ...]  # names of all classes, in order of arrival
+    met: Tensor  # which of them have nodes.  bool [classes]
+    scorer: Scorer | None  # None before the first node
+    dims: int  # of an embedding, which is the first part of a vector
+    target: Target = OneClass()  # noqa: RUF009  (it has no state)
+    alarms: tuple[Alarm, ...] = ()
+
+    @cached_property
+    def has_learned(self) -> bool:
+        """Whether there is anything to predict."""
+        return self.scorer is not None and bool(self.met.any())
+
+    def scores(self, vectors: Matrix) -> Matrix:
+        """Return the scores of classes, -inf for those without nodes, or of other targets.
+
+        -> [n, targets]
+        """
+        if self.scorer is None or not self.has_learned:
+            raise NothingLearnedError("nothing is labelled yet: label some nodes before predicting")
+        return self.scorer(vectors)
+
+    def shares(self, vectors: Matrix) -> Matrix:
+        """Return the probabilities of classes or labels; numbers as they are.  -> [n, targets]"""
+        return self.target.shares(self.scores(vectors))
+
+    def answer(self, ids: Sequence[NodeId], vectors: Matrix, *, every: bool) -> Answer:
+        """Return the predictions for some nodes; every: with the probabilities of all classes."""
+        scores = self.scores(vectors)
+        predictions = self.target.answers(ids, scores, self.classes, every=every)
+        return Answer(self.status.seq, predictions, self.classes if every else None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,41 +164,3 @@ class Reading:
         """Return the same for people: several labels as one text."""
         cell = self.published.target.cell
         return tuple(None if key is None else cell(key) for key in self.targets(nodes))
-
-
-@dataclass(frozen=True)
-class Neighbourhood:
-    """The nodes and edges around a node; see ``Ego``.
-
-    Attributes:
-        nodes: ids, the node itself first, then the nearest.
-        distances: in hops.
-        labels: their classes, None for unlabelled nodes.
-        edges: source and target as indices into ``nodes``.
-        whole: whether no node was left out.
-        weights: of these edges, None if all weigh 1.
-    """
-
-    nodes: tuple[NodeId, ...]
-    distances: tuple[int, ...]
-    labels: tuple[Label | float | None, ...]
-    edges: tuple[tuple[int, int], ...]
-    whole: bool
-    weights: tuple[float, ...] | None = None
-
-
-def neighbourhood(state: Reading, *, hops: int | None, limit: int) -> Neighbourhood:
-    """Return at most ``limit`` nodes within ``hops`` of the one node that a question names."""
-    knowledge = state.known
-    hops = knowledge.embeddings.topology.hops if hops is None else hops
-    ego = knowledge.graph.ego(int(state.positions[0]), hops=hops, limit=limit)
-    positions = ego.nodes.tolist()
-    index = {position: i for i, position in enumerate(positions)}
-    return Neighbourhood(
-        nodes=state.names(positions),
-        distances=tuple(ego.distances.tolist()),
-        labels=state.named_labels(ego.nodes),
-        edges=tuple((index[a], index[b]) for a, b in ego.edges.t().tolist()),
-        whole=ego.whole,
-        weights=None if ego.weights is None else tuple(ego.weights.tolist()),
-    )
