@@ -123,7 +123,7 @@ def left_out(
     finite[:, 2, 2] -= is_landmark
     middle = torch.linalg.solve(finite + change @ inner, change.expand_as(inner))
     correction = (inner[..., :1, :] @ middle)[..., 0, :]  # [..., n, 3]
-    new_scores = (1 - correction[..., :1]) * scores
+    new_scores: Tensor = (1 - correction[..., :1]) * scores
     new_scores -= correction[..., 1:2] * mean_scores + correction[..., 2:] * own_scores
     right = keep[:, None] * inner[..., 1, :] - lose[:, None] * inner[..., 0, :]  # with μ'_c
     new_scores[..., rows, labels] = right[..., 0] - (correction * right).sum(-1)
