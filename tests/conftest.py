@@ -230,7 +230,7 @@ def wait(chromium: Any) -> Callable[[str], Any]:
     from selenium.webdriver.support.ui import WebDriverWait
 
     def until(script: str) -> Any:
-        return WebDriverWait(chromium, 20, 0.05).until(
+        return WebDriverWait(chromium, 60, 0.05).until(
             lambda driver: driver.execute_script(f"return {script}"), script
         )
 

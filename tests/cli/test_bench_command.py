@@ -13,7 +13,7 @@ from evergraph.experiments.bench.jobs import BenchConfig, SearchConfig, expand, 
 from evergraph.experiments.bench.pool import run_work
 from evergraph.experiments.bench.worker import Event, Failure
 from evergraph.experiments.protocol import TaskReport
-from evergraph.experiments.store import SeedProgress
+from evergraph.experiments.store import SeedProgress, SeedStore
 from forked_command import Forked
 from waiting import until
 
@@ -23,6 +23,22 @@ settings = ["task-il"]
 seeds = [0, 1]
 methods = ["finetune", { name = "joint", run = { backbone = "pdgnn" } }]
 common = { training = { epochs = 20 } }
+plugins = ["waiting.py"]
+"""
+# The workers are fresh processes: what they do after a task is changed by a plugin.
+WAITING = """
+import time
+from pathlib import Path
+from evergraph.experiments.store import SeedStore
+
+keep_task = SeedStore.keep_task
+
+def keep_task_and_wait(store, *given, **more):
+    keep_task(store, *given, **more)
+    while Path("wait").exists():
+        time.sleep(0.01)
+
+SeedStore.keep_task = keep_task_and_wait
 """
 ON_CPU = ["--device", "cpu", "--workers", "1"]
 
@@ -32,9 +48,11 @@ def in_other_processes() -> None:
     benchmark.run_work = run_work
 
 
-@pytest.mark.usefixtures("learned_here", "undrawn")
-def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path, call):
-    (tmp_path / "small.toml").write_text(SMALL)
+@pytest.mark.usefixtures("learned_here", "own_parts", "undrawn")
+def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path, call, monkeypatch):
+    monkeypatch.setattr(SeedStore, "keep_task", SeedStore.keep_task)  # undo the plugin at the end
+    for name, text in (("small.toml", SMALL), ("waiting.py", WAITING), ("wait", "")):
+        (tmp_path / name).write_text(text)
     asked = ["bench", "small.toml", *ON_CPU, "--out", "out"]
     bench = Forked(*asked, cwd=tmp_path, before=in_other_processes)
     try:
@@ -47,7 +65,8 @@ def test_an_interrupted_bench_says_how_to_go_on_and_does(tmp_path, call):
     said = bench.stderr.read()
     assert "continue with --resume --out out" in said
     assert "Traceback" not in said
-    assert not psutil.wait_procs(workers, timeout=5)[1]
+    assert not psutil.wait_procs(workers, timeout=60)[1]
+    (tmp_path / "wait").unlink()
 
     refused = call(*asked, expect=2)
     assert "out already holds results: use --resume" in refused[1]

@@ -11,7 +11,7 @@ from hypothesis import given
 from scipy.sparse import csr_matrix
 
 from evergraph.closed_form import statistics
-from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
+from evergraph.closed_form.kernel_map import KernelMap, level_of, with_constant
 from evergraph.closed_form.own_features import packed_words, unit_words
 from evergraph.closed_form.views import LENGTH, WORDS, View
 from evergraph.core.resources import exactly_threads
@@ -43,6 +43,10 @@ def by_definition(one: KernelMap, vectors: torch.Tensor, weights: list[torch.Ten
     return scores
 
 
+def cut(one: KernelMap, vectors: torch.Tensor) -> dict[int, torch.Tensor]:
+    return {part: vectors[:, slice(*ends)] for part, ends in one.places.items()}
+
+
 @given(seed=st.integers(0, 2**16), rows=st.integers(0, 9), removed=st.sets(st.integers(0, 5)))
 def test_rows_by_numpy_are_the_definition(seed, rows, removed):
     one = landmarks(seed).without(torch.tensor(sorted(removed), dtype=torch.int64))
@@ -63,7 +67,7 @@ def test_the_penalty_is_the_kernel_and_a_little_on_its_diagonal(count, added):
     """Relative to the mean diagonal, and more of it for many landmarks; a removed one has 1."""
     one = replace(landmarks(0, count), views=(VIEWS[0],)).without(torch.tensor([1]))
     (view,) = one.views
-    kernel = one.features(view, one.projected(one.landmarks, torch.matmul)).double()
+    kernel = one.features(view, one.projected(one.landmarks)).double()
     kernel[1, 1] = 1.0
     expected = kernel + added * kernel.diagonal().mean() * torch.eye(count)
     found = one.penalties()[view].double()
@@ -76,60 +80,37 @@ def test_features_are_the_definition_however_few_rows_a_thread_takes(monkeypatch
     one = replace(landmarks(3), views=(view,))
     vectors = torch.randn(5, sum(SIZES.values()), generator=torch.Generator().manual_seed(4))
     with exactly_threads(2):
-        features = one.features(view, one.projected(one.cut(vectors), torch.matmul))
+        features = one.features(view, one.projected(cut(one, vectors)))
     expected = by_definition(one, vectors, [torch.eye(6)])
     torch.testing.assert_close(features.double(), expected, rtol=1e-4, atol=1e-4)
-
-
-def with_lengths(seed: int, level: float) -> KernelMap:
-    """Return four landmarks of two columns, and of one hop, with a constant beside their own."""
-    generator = torch.Generator().manual_seed(seed)
-    own = torch.randn(4, 2, generator=generator)
-    lengths = own.norm(dim=1, keepdim=True)
-    parts = {0: own / lengths, 2: torch.randn(4, 3, generator=generator), LENGTH: lengths}
-    views = (View((0,)), View((0, 2)))
-    return KernelMap.of(views, beside_constant(parts, level), level=level)
 
 
 def test_slopes_by_hand():
     """x = .1 and z = .2 long, 60 degrees apart: ((π - π/3) z + sin π/3 ‖z‖/‖x‖ x) / π."""
     own = View((0,))
     one = KernelMap.of((own,), {0: torch.tensor([[0.1, 0.1 * math.sqrt(3)]])})
-    parts = {0: torch.tensor([[0.1, 0.0]])}
-    slopes = one.slopes(own, one.projected(parts), torch.ones(1, 1), parts)[0]
+    slopes = one.slopes(torch.tensor([0.1, 0.0]), [torch.ones(1, 1)])
     expected = [0.2 / 3 + 0.1 * math.sqrt(3) / math.pi, 0.2 * math.sqrt(3) / 3]
     assert slopes.flatten().tolist() == pytest.approx(expected, rel=1e-5)
 
 
 def test_rows_on_one_line_differ_by_their_lengths():
     # x = (3, 0) and z = (12, 0) with c = 4 are (3, 4)/5 and (3, 1)/√10: cos t = 13/(5 √10).
-    parts = {0: torch.tensor([[1.0, 0.0]]), LENGTH: torch.tensor([[12.0]])}
-    one = KernelMap.of((View((0,)),), beside_constant(parts, 4.0), level=4.0)
-    vector = torch.tensor([[1.0, 0.0, 3.0]])
+    parts = {0: torch.tensor([[3.0, 0.0]]), LENGTH: torch.tensor([[1.0]])}
+    parts = {part: rows / math.sqrt(10) for part, rows in parts.items()}
+    one = KernelMap.of((View((0,)),), parts, level=4.0)
+    vector = np.array([[1, 0, 3]], np.float32)
     t = math.acos(13 / (5 * math.sqrt(10)))
     expected = (math.sin(t) + (math.pi - t) * math.cos(t)) / math.pi
-    found = one.features(View((0,)), one.projected(one.cut(vector), torch.matmul))
-    assert found.item() == pytest.approx(expected, abs=1e-6)
-    assert one.rowwise(vector.numpy()).item() == pytest.approx(expected, abs=1e-6)
-
-
-@given(seed=st.integers(0, 99), level=st.sampled_from([0.25, 1.0, 8.0]))
-def test_torch_and_numpy_agree_on_the_constant(seed, level):
-    one = with_lengths(seed, level)
-    vectors = torch.cat([rows * 2 for rows in one.landmarks.values()], dim=1)
-    vectors[:, :2] = torch.nn.functional.normalize(vectors[:, :2])
-    by_numpy = one.rowwise(vectors.numpy())
-    projected = one.projected(one.cut(vectors), torch.matmul)
-    for place, view in enumerate(one.views):
-        by_torch = one.features(view, projected)
-        torch.testing.assert_close(torch.from_numpy(by_numpy[:, place]), by_torch)
+    assert one.rowwise(vector).item() == pytest.approx(expected, abs=1e-6)
 
 
 def test_rows_without_columns_are_the_constant_alone():
-    parts = {0: torch.zeros(2, 0), LENGTH: torch.zeros(2, 1)}
-    one = KernelMap.of((View((0,)),), beside_constant(parts, 1.0), level=level_of(parts[LENGTH]))
-    features = one.features(View((0,)), one.projected(one.cut(torch.zeros(3, 1)), torch.matmul))
-    assert features.tolist() == [[1.0, 1.0]] * 3
+    level, places = level_of(torch.zeros(2, 1)), {0: (0, 0), LENGTH: (0, 1)}
+    landmarks = torch.from_numpy(with_constant(np.zeros((2, 1), np.float32), places, level))
+    parts = {0: landmarks[:, :0], LENGTH: landmarks}
+    one = KernelMap.of((View((0,)),), parts, level=level)
+    assert one.rowwise(np.zeros((3, 1), np.float32)).tolist() == [[[1.0, 1.0]]] * 3
 
 
 @given(seed=st.integers(0, 2**16), alone=st.booleans())
@@ -157,8 +138,8 @@ def test_packed_words_are_compared_like_sparse_rows(seed, alone):
         torch.testing.assert_close(
             by_row[:, place], one.features(view, found), rtol=1e-4, atol=1e-4
         )
-        weights = torch.randn(5, 2, generator=torch.Generator().manual_seed(seed))
-        own = {part: parts[part][:1] for part in one.needed(view)}
-        slopes = one.slopes(view, one.projected(own), weights, own)
-        scores = sum(slope @ own[part][0] for part, slope in slopes.items())
-        torch.testing.assert_close(scores, (by_row[0, place] @ weights), rtol=1e-3, atol=1e-4)
+    generator = torch.Generator().manual_seed(seed)
+    weights = [torch.randn(5, 2, generator=generator) for _ in views]
+    scores = by_row[0].flatten() @ torch.cat(weights)
+    found_scores = one.slopes(vectors[0], weights) @ vectors[0]
+    torch.testing.assert_close(found_scores, scores, rtol=1e-3, atol=1e-4)

@@ -12,7 +12,6 @@ from scipy.sparse import csr_matrix
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, RELATIONS, View, ViewRows, hops_of, parse_views
 from evergraph.core.errors import ConfigurationError
-from evergraph.topology.rowwise import block_product
 
 KEPT, DIMS, CODE_DIMS, WIDTH = (0, 2, 4), 3, 6, 10
 NAMES = ("0|2+y", "4", "0|2|4", "y", "2")
@@ -105,15 +104,12 @@ def test_all_rows_are_cut_in_order(monkeypatch):
 
 
 def test_parts_in_one_vector_have_the_features_of_rows():
-    """Live vectors hold parts side by side, class codes last, which may be left out."""
+    """Live vectors hold parts side by side, class codes last."""
     seen, whole = rows(), expansion()
     assert seen.codes is not None
-    vectors = torch.cat([seen.hops, seen.codes], dim=1)
-    projected = whole.projected(whole.cut(vectors), block_product)
-    for view, expected in zip(whole.views, whole(seen), strict=True):
-        torch.testing.assert_close(whole.features(view, projected), expected)
-    bare = whole.cut(seen.hops)
-    assert not bare[CODES].any()
+    found = whole.of_vectors(torch.cat([seen.hops, seen.codes], dim=1))
+    for features, expected in zip(found, whole(seen), strict=True):
+        torch.testing.assert_close(features, expected)
     assert whole.places[CODES] == (3 * DIMS, 3 * DIMS + CODE_DIMS)
 
 

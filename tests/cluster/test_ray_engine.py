@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 import torch
 from hypothesis import given
@@ -28,6 +27,7 @@ from evergraph.core.errors import ConfigurationError, ResourceError, UnknownName
 from evergraph.core.mapped import MappedTensor, map_array
 from evergraph.core.packages import load_plugin
 from evergraph.core.resources import ColumnSlice, LocalEngine, Resources
+from evergraph.experiments.bench import pool
 from evergraph.experiments.bench.benchmark import open_bench, run_bench
 from evergraph.experiments.bench.jobs import BenchConfig
 from evergraph.experiments.bench.pool import run_work
@@ -289,22 +289,41 @@ def test_a_run_learns_what_it_learns_in_one_process(ray_engine):
     assert {"encode_columns", "count_block"} <= set(watched.given)
 
 
-def kill_a_worker() -> None:
-    """Kill one of Ray's workers that is at it."""
-    busy = [
-        process
-        for process in psutil.Process().children(recursive=True)
-        if process.cmdline() and process.cmdline()[0].startswith("ray::_learn")
-    ]
-    os.kill(busy[0].pid, signal.SIGKILL)
+def first_waits(first: Path, learn: Any = pool._learn) -> Any:
+    """Return what learns as a worker does; the first of all waits after a task to be killed."""
+
+    def learn_or_wait(*given: Any) -> Any:
+        from evergraph.experiments.store import SeedStore
+
+        keep_task = SeedStore.keep_task
+
+        def keep_and_wait(store: Any, *given: Any, **more: Any) -> None:
+            keep_task(store, *given, **more)
+            try:
+                first.mkdir()
+            except FileExistsError:  # another one was
+                return
+            (first / "new").write_text(str(os.getpid()))
+            (first / "new").rename(first / "process")
+            time.sleep(600)
+
+        SeedStore.keep_task = keep_and_wait
+        try:
+            return learn(*given)
+        finally:
+            SeedStore.keep_task = keep_task
+
+    return learn_or_wait
 
 
 def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(ray_engine, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    killed = tmp_path / "killed" / "process"
+    monkeypatch.setattr(pool, "_learn", first_waits(killed.parent))
     values = {
         "datasets": [SYNTHETIC],
         "seeds": [0, 1],
-        "common": {"device": "cpu", "training": {"epochs": 100}},
+        "common": {"device": "cpu", "training": {"epochs": 10}},
         "methods": [{"name": "tem", "run": {"memory": {"budget": 3}}}],
     }
     config, events = BenchConfig.of(values), list[Event]()
@@ -312,7 +331,8 @@ def test_a_bench_is_the_same_on_ray_though_a_worker_is_killed(ray_engine, tmp_pa
     def watch(event):
         events.append(event)
         if event.kind == "task" and [e.kind for e in events].count("task") == 1:
-            kill_a_worker()
+            until(killed.exists, seconds=60)
+            os.kill(int(killed.read_text()), signal.SIGKILL)
 
     opened = open_bench(config, out=Path("on-ray"))  # a relative folder
     rows = run_bench(opened, workers=2, on_event=watch, pool=partial(run_work, engine=ray_engine))
@@ -355,7 +375,7 @@ def test_work_stops_when_the_bench_does(ray_engine, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_work(work, workers=2, on_event=interrupt, engine=ray_engine)
     # Both workers are free again, and not after minutes.
-    until(lambda: ray_engine.ray.available_resources().get("CPU") == 2)
+    until(lambda: ray_engine.ray.available_resources().get("CPU") == 2, seconds=120)
 
 
 # The last one, since a worker that is killed is replaced when there is work, which takes seconds.

@@ -5,13 +5,15 @@ import fcntl
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from unittest.mock import Mock
 
 import pytest
 
-from evergraph.core.safe_files import FileLock
+from evergraph.core import safe_files
+from evergraph.core.safe_files import FileLock, remove_left, scratch_beside
 from forked import begun
 
 
@@ -78,6 +80,29 @@ def test_waiting_ends_when_the_other_is_done(tmp_path):
     assert had.is_set()
 
 
+@pytest.mark.parametrize("seen", [False, True], ids=["as it was made", "and seen without a lock"])
+def test_a_folder_that_another_process_takes_for_one_that_was_left_is_made_anew(
+    tmp_path, monkeypatch, seen
+):
+    made, make = [], tempfile.TemporaryDirectory
+
+    def made_beside_another_process(**options):
+        scratch = make(**options)
+        if not made:
+            remove_left(tmp_path / "learner")
+        made.append(scratch.name)
+        return scratch
+
+    monkeypatch.setattr(tempfile, "TemporaryDirectory", made_beside_another_process)
+    with scratch_beside(tmp_path / "learner") as used:
+        assert made == [made[0], str(used)]
+        if seen:  # before it was locked
+            monkeypatch.setattr(safe_files, "is_held", lambda lock: False)
+        remove_left(tmp_path / "learner")
+        assert [path.name for path in used.iterdir()] == ["lock"]
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_unlockable_places_are_reported(tmp_path, monkeypatch):
     refuse = Mock(side_effect=OSError(errno.ENOLCK, "No locks available"))
     monkeypatch.setattr(fcntl, "flock", refuse)
@@ -98,14 +123,14 @@ def test_a_child_that_was_forked_keeps_no_lock(tmp_path):
 
     def fork():
         lock = FileLock(path, RuntimeError)
-        if child := os.fork():
-            say(child)
+        if os.fork():
             assert lock.holds
         else:
+            say(os.getpid())
             signal.pause()
 
     parent, child = said_by_a_child(fork)
-    os.waitpid(parent, 0)
+    assert os.waitpid(parent, 0)[1] == 0
     os.kill(child, 0)  # it lives
     FileLock(path, RuntimeError).close()  # was refused: process N, which was dead
     os.kill(child, signal.SIGKILL)

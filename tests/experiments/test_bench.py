@@ -24,9 +24,9 @@ from evergraph.experiments.bench.worker import learn, prepare
 from evergraph.experiments.build import resolved
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.runner import run
-from evergraph.experiments.store import ResultStore
+from evergraph.experiments.store import ResultStore, SeedStore
 from evergraph.reports.runs import collect
-from small_runs import CLOCKS, comparable, job_of
+from small_runs import CLOCKS, comparable, job_of, keep_task_and_wait
 from waiting import until
 
 
@@ -94,7 +94,7 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
     broken = tmp_path / "broken.npz"
     broken.write_bytes(b"PK")
     synthetic = {"name": "synthetic", "nodes": 300, "classes": 6, "features": 8}
-    long = {"name": "finetune", "label": "victim", "run": {"training": {"epochs": 200}}}
+    long = {"name": "finetune", "label": "victim"}
     values = {
         "datasets": [str(broken), synthetic],
         "common": {"device": "cpu", "training": {"epochs": 2}},
@@ -104,10 +104,13 @@ def test_broken_data_and_a_killed_worker_are_rows_and_the_rest_goes_on(
 
     def kill(event):
         if (event.kind, event.job.label) == ("task", "victim"):
+            patch.undo()
             (worker,) = active_children()
             worker.kill()
 
-    rows = run_bench(open_bench(config, out=tmp_path / "out"), workers=1, on_event=kill)
+    with monkeypatch.context() as patch:
+        patch.setattr(SeedStore, "keep_task", keep_task_and_wait)
+        rows = run_bench(open_bench(config, out=tmp_path / "out"), workers=1, on_event=kill)
     said = {str(row.job): row.failure.error for row in rows if row.failure is not None}
     assert said.keys() == {
         "victim on broken, class-il",

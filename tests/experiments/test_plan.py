@@ -101,7 +101,7 @@ def test_costs_of_tasks_and_sizes_that_no_copy_has_are_found():
     assert extrapolated([falling, copy(0.4, 4)]).processor >= copy(0.4, 4).cost.processor
 
 
-@pytest.mark.parametrize("seconds", [0.0, 60.0])
+@pytest.mark.parametrize("seconds", [0.0, 600.0])
 def test_a_plan_runs_the_method_on_growing_copies(seconds, monkeypatch):
     # Forked: the command's test starts processes as a plan does.
     monkeypatch.setattr(plan_module, "get_context", lambda _: get_context("fork"))

@@ -77,16 +77,16 @@ def test_the_first_of_two_threads_decides_how_columns_are_read(monkeypatch):
         small(),
         [pd.DataFrame({"age": [1.0, 3.0]}), pd.DataFrame({"age": [10.0, 50.0]})],
     )
-    keep, later = InMemoryLearner.keep_columns, []
+    submit, later = InMemoryLearner.submit, []
 
-    def keep_beside_another(kept, scheme):
+    def submit_beside_another(kept, delta):
         if not later:
             later.append(Thread(target=model.partial_fit, args=(["c", "d"], frames[1], ["x", "y"])))
             later[0].start()
             later[0].join(0.3)
-        keep(kept, scheme)
+        return submit(kept, delta)
 
-    monkeypatch.setattr(InMemoryLearner, "keep_columns", keep_beside_another)
+    monkeypatch.setattr(InMemoryLearner, "submit", submit_beside_another)
     model.partial_fit(["a", "b"], frames[0], ["x", "y"])
     later[0].join()
     one_by_one = small().partial_fit(["a", "b"], frames[0], ["x", "y"])

@@ -150,7 +150,7 @@ def possible(lines: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], OnlineL
     one, taken = learner(patience=9), []
     for number, line in enumerate(lines, start=1):
         try:
-            one.apply(delta_of_lines([parsed_line(json.dumps(line).encode(), number)])[0])
+            one.apply(delta_of_lines([parsed_line(json.dumps(line).encode(), number)]))
         except DataError:
             continue
         taken.append(line)
@@ -375,11 +375,11 @@ TYPED: list[dict[str, Any]] = [
 
 def test_types_and_relations_by_hand():
     lines = [parsed_line(text, number) for number, text in enumerate(written(TYPED), start=1)]
-    delta, _ = delta_of_lines(lines)
+    delta = delta_of_lines(lines)
     assert delta.types == ["paper", "author", None]
     assert delta.relations == ["wrote", "cites", "cites"]
     number = parsed_line(b'{"node": "d", "type": 2, "size": 1}', 7)
-    assert delta_of_lines([number])[0].features.tolist() == [[2, 1]]
+    assert delta_of_lines([number]).features.tolist() == [[2, 1]]
     batch = LineBatch()
     batch.add(parsed_line(b'{"node": "e", "features": [1]}', 1))
     assert not batch.fits(lines[3])  # a learner that began without types takes no relations

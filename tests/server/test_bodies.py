@@ -307,7 +307,7 @@ def test_names_of_a_length_that_is_not_taken_in_are_refused_on_every_path(lastin
     assert fingerprint(lasting) == before
     line = parsed_line(json.dumps({"node": LONG, "features": [1.0]}).encode(), 1)
     with pytest.raises(DataError, match="1 to 1024 characters"):
-        learner().apply(delta_of_lines([line])[0])
+        learner().apply(delta_of_lines([line]))
     with pytest.raises(EvergraphError, match="1 to 1024 characters"):
         ContinualNodeClassifier(width=16).partial_fit([LONG], torch.ones(1, 1), ["x"])
 

@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -149,10 +148,8 @@ def test_warnings_of_one_kind_do_not_fill_the_disk():
 def test_a_pipe_that_nobody_empties_holds_up_nobody():
     read, write = os.pipe()
     handler = ThreadedHandler(open(write, "w"), queue_size=100)  # noqa: SIM115, PTH123
-    began = time.monotonic()
-    for number in range(2000):  # more than the pipe holds, and the queue
+    for number in range(2000):  # more than the pipe holds, and the queue: else it would not end
         handler.handle(logging.LogRecord("x", 20, "", 0, f"{number} {'.' * 100}", (), None))
-    assert time.monotonic() - began < 5
     told = b""
     while b"lines of the log were lost: nobody read them in time" not in told:
         told += os.read(read, 1 << 16)

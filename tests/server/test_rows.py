@@ -178,9 +178,8 @@ def test_a_label_in_arrow_is_read_as_the_learner_has_labels(kind, told, label, t
     sent = stream({"id": ["a"], "label": [told], "f": [2.0]})
     given = None if kind == "class" else {"head": {"name": "targets", "kind": kind}}
     with LearnerFolder.open(tmp_path / "learner", given) as folder:
-        reading = DeltaReader(folder, most=9).read(sent, model="delta", kind=ARROW)
-        delta, scheme = reading
-        assert (delta.labels, scheme is None) == ((label,), False)
+        delta = DeltaReader(folder, most=9).read(sent, model="delta", kind=ARROW)
+        assert (delta.labels, delta.scheme is None) == ((label,), False)
 
 
 def test_what_becomes_of_repeated_edges_is_said_once_by_a_service(tmp_path, caplog):

@@ -19,4 +19,4 @@ def stream(table: Any, **options: Any) -> bytes:
 
 def delta_from_arrow(body: bytes, **how: Any) -> Delta:
     """Return the delta of a body for a learner of plain numbers."""
-    return ArrowReader(**how).read(body)[0]
+    return ArrowReader(**how).read(body)

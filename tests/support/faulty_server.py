@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
-import time
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
@@ -74,8 +73,6 @@ class _Handler(BaseHTTPRequestHandler):
             elif fault == "reset":
                 now = struct.pack("ii", 1, 0)
                 self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, now)
-            elif fault == "silent":
-                time.sleep(2)
             else:
                 self._file(server.content(path))
 
@@ -83,20 +80,17 @@ class _Handler(BaseHTTPRequestHandler):
         fault, version = self.fault, f'"{self.server.version}"'
         asked, known = self.headers.get("Range"), self.headers.get("If-Range")
         begin = 0  # from which byte on the file is sent
-        if asked is not None and fault != "no-range" and known in (None, version):
+        if asked is not None and known in (None, version):
             begin = int(asked.removeprefix("bytes=").removesuffix("-"))
         if fault == "html":
             body, begin = b"<html>captive portal</html>", 0
         if begin >= len(body) and begin:
             self._head(416, {"Content-Range": f"bytes */{len(body)}", "Content-Length": "0"})
             return
-        headers, rest = {} if fault == "no-version" else {"ETag": version}, body[begin:]
+        headers, rest = {"ETag": version}, body[begin:]
         if begin:
-            first = begin + (fault == "wrong-range")
-            headers["Content-Range"] = f"bytes {first}-{len(body) - 1}/{len(body)}"
-        if fault == "gzip":
-            headers["Content-Encoding"] = "gzip"
-        told = {"too-short": len(rest) // 2, "too-long": len(rest) + 5}.get(fault, len(rest))
+            headers["Content-Range"] = f"bytes {begin}-{len(body) - 1}/{len(body)}"
+        told = len(rest) + 5 if fault == "too-long" else len(rest)
         chunked = fault in ("unsized", "chunk-cut")
         headers |= {"Transfer-Encoding": "chunked"} if chunked else {"Content-Length": str(told)}
         self._head(206 if begin else 200, headers)
@@ -105,12 +99,7 @@ class _Handler(BaseHTTPRequestHandler):
         if chunked:
             rest = b"%x\r\n%s\r\n" % (len(rest), rest) if rest else b""
             rest += b"0\r\n\r\n" if fault == "unsized" else b""
-        if fault == "drip":
-            for byte in rest:
-                self.wfile.write(bytes([byte]))
-                time.sleep(0.05)
-        else:
-            self.wfile.write(rest[: len(rest) // 2] if fault == "cut" else rest)
+        self.wfile.write(rest[: len(rest) // 2] if fault == "cut" else rest)
 
     def _head(self, code: int, headers: dict[str, str]) -> None:
         self.send_response(code)

@@ -1,5 +1,6 @@
 """Small runs that several tests of experiments stop, resume and compare."""
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ from evergraph.experiments.bench.jobs import Job
 from evergraph.experiments.config import RunConfig
 from evergraph.experiments.protocol import TaskReport
 from evergraph.experiments.runner import Observer
+from evergraph.experiments.store import SeedStore
 
 CLOCKS = ("seconds", "peak_rss_bytes")  # of a result: what no two runs have in common
 
@@ -31,6 +33,15 @@ def job_of(config: RunConfig, folder: Path) -> Job:
 def comparable(result: dict[str, Any], *apart: str) -> dict[str, Any]:
     """Everything but clocks and sizes of the process."""
     return {key: value for key, value in result.items() if key not in (*CLOCKS, *apart)}
+
+
+_keep_task = SeedStore.keep_task
+
+
+def keep_task_and_wait(store: SeedStore, *given: Any, **more: Any) -> None:
+    """Keep a task, and go no further: in the place of ``SeedStore.keep_task`` of what is killed."""
+    _keep_task(store, *given, **more)
+    time.sleep(600)
 
 
 class StopError(Exception):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import torch
 
@@ -52,6 +53,9 @@ class StandIn:
 
     def alarms(self):
         return ()
+
+    def status(self):
+        return SimpleNamespace(features=3 if self.seq else 0)
 
     def state(self):
         return {"total": self.total, "same": self.total, "turned": torch.ones(2, 3).t()}

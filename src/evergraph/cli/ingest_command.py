@@ -302,8 +302,6 @@ def _ingest(
         if tables[1] is not None:
             both_ways = learner.status()["undirected"]
             deltas = deltas.without_repeats(repeated, both_ways=both_ways)
-        if len(deltas.whole.nodes):  # an empty table has no columns to fix
-            learner.keep_columns(deltas.scheme)
         for done, delta in enumerate(deltas, start=1):
             if not is_empty(delta):
                 reply = learner.upsert(delta)
@@ -320,7 +318,8 @@ def _ingest(
             totals |= {name: status[name] for name in ("metric", "accuracy")}
         if status.get("better_than_chance") is False:
             say(tables[0] or tables[1], CHANCE)
-    fixed_columns = deltas.scheme is not None and not isinstance(columns, Scheme)
-    column_rows = [] if deltas.scheme is None else deltas.scheme.rows()
+    scheme = deltas.whole.scheme
+    fixed_columns = scheme is not None and not isinstance(columns, Scheme)
+    column_rows = [] if scheme is None else scheme.rows()
     of_tables = {"deltas": len(deltas), "ignored": list(deltas.ignored), "columns": column_rows}
     return counts | totals | of_tables, fixed_columns

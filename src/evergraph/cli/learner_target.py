@@ -118,7 +118,7 @@ class _InFolder:
 
     def __init__(self, folder: LearnerFolder) -> None:
         self._folder = folder
-        self.keep_columns, self.last_key = folder.keep_columns, folder.last_key
+        self.last_key = folder.last_key
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> Sequence[bool]:
         return self._folder.learner.knows_nodes(ids)

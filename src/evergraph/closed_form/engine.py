@@ -96,7 +96,7 @@ class ViewEngine:
         self._chosen_for = 0  # nodes when λ was chosen
         self._penalties: dict[View, Tensor] = {}
         # The vectors of the last answers, and φ of these by view.
-        self._computed: tuple[Tensor, list[Tensor]] = torch.zeros(0, 0), []
+        self._computed = torch.zeros(0, 0), torch.zeros(len(self.map.views), 0, self.map.width)
         self.solved = False
 
     @property
@@ -236,14 +236,12 @@ class ViewEngine:
         vectors = answers.rows
         assert isinstance(vectors, Tensor)
         assert answers.landmarks is not None
-        if features and known_vectors.shape == vectors.shape:
+        if known_vectors.shape == vectors.shape:
             changed = rows_that_differ(known_vectors, vectors).nonzero().flatten()
         else:
-            features = [torch.empty(len(vectors), self.map.width) for _ in self.map.views]
+            features = torch.empty(len(self.map.views), len(vectors), self.map.width)
             changed = torch.arange(len(vectors))
-        for rows in changed.split(self.map.at_a_time):
-            for of_view, new in zip(features, self.map(vectors[rows]), strict=True):
-                of_view[rows] = new
+        features[:, changed] = self.map.of_vectors(vectors[changed])
         self._computed = vectors, features
         weights = torch.ones(len(vectors)) if answers.weights is None else answers.weights
         return [

@@ -19,7 +19,7 @@ from evergraph.closed_form.view_map import (
     GPU_BLOCK_VALUES,
     Multiplier,
     Parts,
-    Product,
+    Places,
     ViewMap,
 )
 from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, LENGTH, RELATIONS, WORDS, View
@@ -89,7 +89,7 @@ class KernelMap(ViewMap):
         """Return the map of some landmarks.
 
         parts: [landmarks, part dims] each; units: where they differ from the default; level: c, if
-        own features have it beside them already, see ``beside_constant``
+        own features have it beside them already, see ``with_constant``
         """
         landmarks = {part: _column_weighted(part, rows, columns) for part, rows in parts.items()}
         for part in landmarks.keys() - {WORDS}:
@@ -137,13 +137,13 @@ class KernelMap(ViewMap):
         landmarks = {part: z.index_fill(0, places, 0) for part, z in self.landmarks.items()}
         return replace(self, landmarks=landmarks)
 
-    def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
+    def projected(self, parts: Parts) -> Parts:
         """Return inner products with every landmark, then the row's own.  -> [n, landmarks + 1]"""
         projected = {}
         for part, rows in parts.items():
             landmarks, rows = self.landmarks[part], _column_weighted(part, rows, self.columns)
             if part != WORDS:
-                products = product(rows, landmarks.t())
+                products = tiled_product(rows, landmarks.t())
             elif isinstance(rows, Tensor):
                 products = torch.from_numpy(self._words(rows.numpy()))
             else:
@@ -171,21 +171,6 @@ class KernelMap(ViewMap):
     def _squares(self) -> Parts:
         squares = {part: _squared(part, rows) for part, rows in self.landmarks.items()}
         return {part: squared.to(self.device) for part, squared in squares.items()}
-
-    def cut(self, vectors: Tensor) -> dict[int, Tensor]:
-        return beside_constant(super().cut(vectors), self.level)
-
-    def with_constant(self, vectors: Matrix) -> Matrix:
-        """Return whole vectors with the constant.  [n, dims] -> [n, dims]"""
-        if self.level is None:
-            return vectors
-        (start, stop), (length, _) = self.places[0], self.places[LENGTH]
-        lengths = vectors[:, length]
-        lengths_with_constant = np.hypot(lengths, np.float32(self.level))
-        scaled = vectors.copy()
-        scaled[:, start:stop] *= (lengths / lengths_with_constant)[:, None]
-        scaled[:, length] = np.float32(self.level) / lengths_with_constant
-        return scaled
 
     def features(self, view: View, projected: Parts) -> Tensor:
         """Return k_v(x, Z).  -> [n, landmarks]"""
@@ -217,7 +202,7 @@ class KernelMap(ViewMap):
         -> float32 [landmarks, landmarks] each
         """
         unweighted = replace(self, columns=None)  # the landmarks' columns are weighted already
-        projected = unweighted.projected(self.landmarks, torch.matmul)
+        projected = unweighted.projected(self.landmarks)
         grams = {view: self.features(view, projected) for view in self.views}
         for gram in grams.values():
             diagonal = gram.diagonal()
@@ -226,28 +211,30 @@ class KernelMap(ViewMap):
         return grams
 
     def rowwise(self, vectors: Matrix) -> Matrix:
-        """Return φ of all views; no bit of a row depends on other rows.
+        """Return φ of all views.
 
         π k(x, z) / ‖x‖‖z‖ = sin t + cos t (π - t) for the angle t between x and z. With c = -cos t,
         as arccos c = π - t, this is √(1 - c²) - c arccos c.
-
-        [n, dims] -> [n, views, landmarks]
         """
-        vectors = self.with_constant(vectors)
-        mean_square, scales, landmark_lengths = self._lengths
-        lengths = np.sqrt(mean_square(np.square(vectors)))[:, :, None]
-        values = self.totals(vectors)
-        values *= scales
-        values /= np.maximum(lengths, _TINY)
-        np.minimum(np.maximum(values, -_ONE, out=values), _ONE, out=values)  # c
+        values, lengths = self._cosines(with_constant(vectors, self.places, self.level))
         product = np.arccos(values)
         product *= values  # c arccos c
         np.multiply(values, values, out=values)
         np.sqrt(np.subtract(_ONE, values, out=values), out=values)  # √(1 - c²)
         values -= product
         values *= lengths
-        values *= landmark_lengths
+        values *= self._lengths[2]
         return values
+
+    def _cosines(self, vectors: Matrix) -> tuple[Matrix, Matrix]:
+        """Return c = -cos t, and ‖x‖.  [n, dims] -> [n, views, landmarks], [n, views, 1]"""
+        mean_square, scales, _ = self._lengths
+        lengths = np.sqrt(mean_square(np.square(vectors)))[:, :, None]
+        values = self.totals(vectors)
+        values *= scales
+        values /= np.maximum(lengths, _TINY)
+        np.minimum(np.maximum(values, -_ONE, out=values), _ONE, out=values)
+        return values, lengths
 
     @cached_property
     def _lengths(self) -> tuple[RowProduct, Matrix, Matrix]:
@@ -268,29 +255,36 @@ class KernelMap(ViewMap):
             lengths.append(landmark_lengths / math.pi)
         return RowProduct.of(shares), torch.stack(scales).numpy(), torch.stack(lengths).numpy()
 
-    def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
-        """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b.
+    def slopes(self, vector: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """Return ∂s/∂x.
 
         ∂k(x, z)/∂x = ((π - t) z + sin t ‖z‖/‖x‖ x) / π. Kernel values are homogeneous in x, so
         these times x are the scores themselves (Euler).
         """
-        needed = self.needed(view)
-        count, landmark_lengths = self._landmark_lengths(view)
-        total = sum((projected[part] for part in needed[1:]), projected[needed[0]])[0] / count
-        length = total[-1].sqrt().clamp_min(1e-12)
-        cosine = (total[:-1] / (length * landmark_lengths).clamp_min(1e-12)).clamp(-1.0, 1.0)
-        sine = (1 - cosine.square()).sqrt()
-        along_landmark = (math.pi - cosine.acos()) / (math.pi * count)  # of z
-        along_node = sine * landmark_lengths / (length * math.pi * count)  # of x
-        landmark_weights = (weights * along_landmark[:, None]).t()  # [classes, m]
-        node_weights = along_node @ weights  # [classes]
-        slopes = {p: landmark_weights @ self.landmarks[p] for p in needed if p != WORDS}
-        if WORDS in needed:
-            slopes[WORDS] = self._words.slopes(landmark_weights, parts[WORDS])
-        for part, slope in slopes.items():
-            rows = word_values(parts[part]) if part == WORDS else parts[part]
-            slope[:, : rows.shape[1]] += node_weights[:, None] * rows
-        return slopes
+        places, given = self.places, vector.numpy()
+        x = with_constant(given[None], places, self.level)
+        values, lengths = self._cosines(x)
+        cosines = torch.from_numpy(values[0])  # -cos t
+        ratios = torch.from_numpy(self._lengths[2] / np.maximum(lengths[0], _TINY))  # ‖z‖/‖x‖π
+        along_landmarks = cosines.acos() / math.pi
+        along_node = (1 - cosines.square()).sqrt() * ratios
+        slopes = torch.zeros(weights[0].shape[1], len(vector))
+        for index, view in enumerate(self.views):
+            count, _ = self._landmark_lengths(view)
+            landmark_weights = weights[index].t() * along_landmarks[index] / count  # [classes, m]
+            node_weights = along_node[index] @ weights[index] / count  # [classes]
+            for part in self.needed(view):
+                start, stop = places[part]
+                row = torch.from_numpy(x[:, start:stop])
+                if part == WORDS:
+                    slopes[:, start:stop] += self._words.slopes(landmark_weights, row)
+                    row = word_values(row)
+                else:
+                    slopes[:, start:stop] += landmark_weights @ self.landmarks[part]
+                slopes[:, start : start + row.shape[1]] += node_weights[:, None] * row
+        # These are times the vector with the constant, so far.
+        ratio = np.divide(x[0], given, np.ones_like(given), where=given != 0)
+        return slopes * torch.from_numpy(ratio)
 
 
 def level_of(lengths: Tensor) -> float:
@@ -307,18 +301,24 @@ def level_of(lengths: Tensor) -> float:
     return 2.0 ** round(math.log2(LEVEL * float(positive.median())))
 
 
-def beside_constant(parts: Parts, level: float | None) -> dict[int, Tensor]:
-    """Return parts with [x, c] / √(‖x‖² + c²) in place of x / ‖x‖ and ‖x‖.
+def with_constant(vectors: Matrix, places: Places, level: float | None) -> Matrix:
+    """Return whole vectors with [x, c] / √(‖x‖² + c²) in place of x / ‖x‖ and ‖x‖.
 
-    >>> parts = {0: torch.tensor([[0.6, 0.8]]), LENGTH: torch.tensor([[3.0]])}
-    >>> [rows.tolist() for rows in beside_constant(parts, 4.0).values()]  # [1.8, 2.4, 4] / 5
-    [[[0.36..., 0.48...]], [[0.8...]]]
+    places: start and end of every part; level: c, None for the same vectors
+
+    >>> row = np.array([[0.6, 0.8, 3]], np.float32)  # [1.8, 2.4, 4] / 5
+    >>> with_constant(row, {0: (0, 2), LENGTH: (2, 3)}, 4.0).round(2)
+    array([[0.36, 0.48, 0.8 ]], dtype=float32)
     """
-    if level is None or not {0, LENGTH} <= parts.keys():
-        return dict(parts)
-    lengths = parts[LENGTH]
-    new_lengths = torch.hypot(lengths, torch.full_like(lengths, level))
-    return {**parts, 0: parts[0] * (lengths / new_lengths), LENGTH: level / new_lengths}
+    if level is None:
+        return vectors
+    (start, stop), (length, _) = places[0], places[LENGTH]
+    lengths = vectors[:, length]
+    lengths_with_constant = np.hypot(lengths, np.float32(level))
+    scaled = vectors.copy()
+    scaled[:, start:stop] *= (lengths / lengths_with_constant)[:, None]
+    scaled[:, length] = np.float32(level) / lengths_with_constant
+    return scaled
 
 
 def _squared(part: int, rows: Tensor | Words) -> Tensor:

@@ -1,7 +1,8 @@
 """Maps φ from the parts of a node to the features of every view, for batch and live learning.
 
-Heads use only the interface of ``ViewMap``. ``RandomMap`` computes random features; other maps,
-such as kernel values to landmarks, are further subclasses.
+Heads use only the interface of ``ViewMap``. ``RandomMap`` computes random features, and
+``KernelMap`` kernel values to landmarks. Both compute them in two ways: of the rows of a graph part
+by part, on any device, and of the whole vectors of live nodes row by row.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from torch import Tensor
 
 from evergraph.closed_form.statistics import over_few_rows
 from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, WORDS, View, ViewRows
-from evergraph.graphs.kernels.row_ranges import tiled_product
-from evergraph.topology.rowwise import Matrix, RowProduct, block_product
+from evergraph.graphs.kernels.row_ranges import spread, tiled_product
+from evergraph.topology.rowwise import Matrix, RowProduct
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -29,20 +30,23 @@ if TYPE_CHECKING:
 # Values projected at a time: see ``evergraph.nn.random_features``.
 BLOCK_VALUES = 1 << 21
 GPU_BLOCK_VALUES = 1 << 26
+ROWS_PER_BLOCK = 64  # of whole vectors, whose features stay in the cache
 
 Parts = Mapping[int, Tensor]  # part -> rows of nodes, or values computed from them
-Product = Callable[[Tensor, Tensor], Tensor]
+Places = Mapping[int, tuple[int, int]]  # part -> start and end in a whole vector
 Multiplier = Callable[[Matrix], Matrix]  # multiplies rows by a fixed matrix, each row alone
 Rows = TypeVar("Rows", ViewRows, Tensor)
 
 
 @dataclass(frozen=True, eq=False)
 class ViewMap(ABC):
-    """The features φ_v(x) of some views v, computed in two steps.
+    """The features φ_v(x) of some views v.
 
-    ``projected`` computes the part of the work that all views share, once per part of a node;
-    ``features`` computes the features of a view from it. Nothing is trained, and the record holds
-    everything that a worker needs.
+    Of rows of the views they are computed in two steps: ``projected`` computes the part of the work
+    that all views share, once per part of a node, and ``features`` those of a view from it. Of
+    whole vectors ``rowwise`` computes them such that no bit of a row depends on the other rows: a
+    live node is removed from sums with exactly the features it was added with. Nothing is trained,
+    and the record holds everything that a worker needs.
 
     Attributes:
         views: the views, in order.
@@ -77,12 +81,8 @@ class ViewMap(ABC):
         """What each part is multiplied with.  [part dims, m] each"""
 
     @abstractmethod
-    def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
-        """Return the shared values of some parts.  [n, part dims] each -> [n, ...] each
-
-        product: multiplies matrices, for example so that the bits of a row do not depend on the
-        other rows: a node is then removed from sums with exactly the features it was added with.
-        """
+    def projected(self, parts: Parts) -> Parts:
+        """Return the shared values of some parts.  [n, part dims] each -> [n, ...] each"""
 
     @abstractmethod
     def features(self, view: View, projected: Parts) -> Tensor:
@@ -106,12 +106,21 @@ class ViewMap(ABC):
     def narrowed(self, width: int) -> Self:
         """Return the map of the first features of every view, with unchanged values."""
 
-    def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts | None:
-        """Return ∂(Wᵀφ_v)/∂x_b of one node and every part b, if these times x give Wᵀφ_v.
+    @abstractmethod
+    def rowwise(self, vectors: Matrix) -> Matrix:
+        """Return φ of all views; no bit of a row depends on other rows.
 
-        weights: W, [m, classes]; parts: x -> [classes, part dims] each; None if they do not
+        Computed by NumPy, which for a few rows is done before torch has begun.
+
+        [n, dims] -> [n, views, m]
         """
-        return None
+
+    @abstractmethod
+    def slopes(self, vector: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        """Return ∂s/∂x of s(x) = Σ_v W_vᵀφ_v(x), which is this times x: φ is homogeneous.
+
+        vector: x, [dims]; weights: W of every view, [m, classes] each -> [classes, dims]
+        """
 
     def multiplier(self, parts: Sequence[int]) -> Multiplier:
         """Return what multiplies rows of adjacent parts with their directions."""
@@ -136,9 +145,6 @@ class ViewMap(ABC):
     def totals(self, vectors: Matrix) -> Matrix:
         """Return the products of each view's parts with ``directions``, summed.
 
-        No bit of a row depends on other rows. Computed by NumPy, which for a few rows is done
-        before torch has begun.
-
         [n, dims] -> [n, views, m]
         """
         totals = np.zeros((len(vectors), len(self.views), self.width), np.float32)
@@ -159,46 +165,48 @@ class ViewMap(ABC):
     def __call__(self, rows: ViewRows | Tensor) -> Iterator[Tensor]:
         """Yield the features of each view; without codes, only of views that need none.
 
-        rows: of the views, or whole vectors, for which no bit of a row depends on the other rows
-        -> [n, m] each
+        rows: of the views, or whole vectors -> [n, m] each
         """
         if isinstance(rows, Tensor):
-            projected = self.projected(self.cut(rows), block_product)
-            yield from (self.features(view, projected) for view in self.views)
+            yield from self.of_vectors(rows)
             return
         usable = [view for view in self.views if rows.codes is not None or not view.codes]
         projected = self.projected_rows(rows, usable)
         for view in usable:
             yield self.features(view, projected)
 
+    def of_vectors(self, vectors: Tensor) -> Tensor:
+        """Return φ of whole vectors, see ``rowwise``.  [n, dims] -> [views, n, m]"""
+        features = torch.empty(len(self.views), len(vectors), self.width)
+        by_row = features.numpy().transpose(1, 0, 2)
+
+        def work(rows: slice) -> None:
+            by_row[rows] = self.rowwise(vectors.numpy()[rows])
+
+        starts = range(0, len(vectors), ROWS_PER_BLOCK)
+        spread(work, (slice(start, start + ROWS_PER_BLOCK) for start in starts))
+        return features
+
     def changes(
         self, before: Tensor, after: Tensor
     ) -> Iterator[tuple[int, Tensor, Tensor, Tensor]]:
         """Yield features before and after of the nodes with other vectors, for every view.
 
-        Only what changed is projected again.
-
         [n, dims] each -> view, rows among the n, int64 [k], and their φ, [k, m] each
         """
         for block in self.slices(len(before)):
-            old, new = self.cut(before[block]), self.cut(after[block])
-            changed = {part: rows_that_differ(old[part], new[part]) for part in old}
-            old_projected = self.projected(old, block_product)
-            new_projected = dict(old_projected)
-            for part, rows in changed.items():
-                if bool(rows.any()):
-                    again = self.projected({part: new[part][rows]}, block_product)
-                    new_projected[part] = old_projected[part].clone()
-                    new_projected[part][rows] = again[part]
+            old, new = before[block], after[block]
+            old_features, new_features = self.of_vectors(old), self.of_vectors(new)
+            differ = {
+                part: rows_that_differ(old[:, slice(*ends)], new[:, slice(*ends)])
+                for part, ends in self.places.items()
+            }
             for index, view in enumerate(self.views):
-                parts = self.needed(view)
-                rows = torch.stack([changed[part] for part in parts]).any(0).nonzero().flatten()
+                changed = torch.stack([differ[part] for part in self.needed(view)]).any(0)
+                rows = changed.nonzero().flatten()
                 if len(rows):
-                    old_rows = {part: old_projected[part][rows] for part in parts}
-                    new_rows = {part: new_projected[part][rows] for part in parts}
-                    old_features = self.features(view, old_rows)
-                    new_features = self.features(view, new_rows)
-                    yield index, block.start + rows, old_features, new_features
+                    features = old_features[index, rows], new_features[index, rows]
+                    yield index, block.start + rows, *features
 
     def projected_rows(self, rows: ViewRows, views: Sequence[View]) -> Parts:
         """Return the shared values that some views need of rows, see ``projected``."""
@@ -224,25 +232,14 @@ class ViewMap(ABC):
         return max(values // self.width, 1)
 
     @property
-    def places(self) -> dict[int, tuple[int, int]]:
+    def places(self) -> Places:
         """Start and end of each part in a concatenated vector."""
-        places, start = {}, 0
+        places: dict[int, tuple[int, int]] = {}
+        start = 0
         for part, size in self.sizes.items():
             places[part] = start, start + size
             start += size
         return places
-
-    def cut(self, vectors: Tensor) -> dict[int, Tensor]:
-        """Return the parts that views need from concatenated vectors.
-
-        Vectors may omit class codes if no label is nearby: they are zeros.
-
-        [n, dims] -> [n, part dims] each
-        """
-        missing = sum(self.sizes.values()) - vectors.shape[1]
-        vectors = torch.nn.functional.pad(vectors, (0, missing)) if missing else vectors
-        places = self.places
-        return {part: vectors[:, slice(*places[part])] for part in self.needed(*self.views)}
 
 
 def rows_that_differ(before: Tensor, after: Tensor) -> Tensor:
@@ -313,9 +310,9 @@ class RandomMap(ViewMap):
         first = {part: matrix[:, :width] for part, matrix in self.matrices.items()}
         return replace(self, matrices=first, total=self.total or self.width)
 
-    def projected(self, parts: Parts, product: Product = tiled_product) -> Parts:
+    def projected(self, parts: Parts) -> Parts:
         """Return x_b R_b of each of some parts.  -> [n, m] each"""
-        return {part: product(rows, self.matrices[part]) for part, rows in parts.items()}
+        return {part: tiled_product(rows, self.matrices[part]) for part, rows in parts.items()}
 
     def features(self, view: View, projected: Parts) -> Tensor:
         first, *others = (projected[part] for part in self.needed(view))
@@ -336,17 +333,20 @@ class RandomMap(ViewMap):
         count = sum(self.units.get(part, 1) for part in self.needed(view))
         return math.sqrt(2 / ((self.total or self.width) * count))
 
-    def slopes(self, view: View, projected: Parts, weights: Tensor, parts: Parts) -> Parts:
-        active = self.features(view, projected) > 0  # [1, m]
-        active_weights = (weights.t() * active).mul_(self.scale(view))  # [classes, m]
-        return {part: active_weights @ self.matrices[part].t() for part in self.needed(view)}
-
     def rowwise(self, vectors: Matrix) -> Matrix:
-        """Return φ of all views; no bit of a row depends on other rows.  -> [n, views, m]"""
         features = self.totals(vectors)
         np.maximum(features, 0, out=features)
         features *= self._scales
         return features
+
+    def slopes(self, vector: Tensor, weights: Sequence[Tensor]) -> Tensor:
+        active = torch.from_numpy(self.totals(vector.numpy()[None])[0]) > 0  # [views, m]
+        slopes = torch.zeros(weights[0].shape[1], len(vector))
+        for view, view_active, view_weights in zip(self.views, active, weights, strict=True):
+            active_weights = view_weights.t() * view_active * self.scale(view)  # [classes, m]
+            for part in self.needed(view):
+                slopes[:, slice(*self.places[part])] += active_weights @ self.matrices[part].t()
+        return slopes
 
     @cached_property
     def _scales(self) -> Matrix:

@@ -109,10 +109,6 @@ class KeyReusedError(DataError):
     """A delta has the key of another one, which was applied before."""
 
 
-class DroppedError(DataError):
-    """Requested deltas are no longer in the journal, because a snapshot contains them."""
-
-
 class ResultsError(EvergraphError):
     """A results folder has unexpected contents."""
 

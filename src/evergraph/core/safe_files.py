@@ -231,9 +231,23 @@ def scratch_beside(path: Path) -> Iterator[Path]:
     with disk_is_enough(path):
         path.absolute().parent.mkdir(parents=True, exist_ok=True)
         remove_left(path)
-        scratch = tempfile.TemporaryDirectory(dir=path.absolute().parent, prefix=SCRATCH)
-    with scratch as name, FileLock(Path(name, LOCK_FILE), DataError):
+        scratch, lock = _locked_scratch(path.absolute().parent)
+    with scratch as name, lock:
         yield Path(name)
+
+
+def _locked_scratch(parent: Path) -> tuple[tempfile.TemporaryDirectory[str], FileLock]:
+    while True:
+        scratch = tempfile.TemporaryDirectory(
+            dir=parent, prefix=SCRATCH, ignore_cleanup_errors=True
+        )
+        # Before it is locked, another process may take it for one that was left, and remove it.
+        with suppress(FileNotFoundError, DataError):
+            lock = FileLock(Path(scratch.name, LOCK_FILE), DataError)
+            if lock.path.exists():
+                return scratch, lock
+            lock.close()
+        scratch.cleanup()
 
 
 def left_beside(path: Path) -> list[Path]:
@@ -245,7 +259,9 @@ def left_beside(path: Path) -> list[Path]:
 def remove_left(path: Path) -> None:
     """Remove the folders of ``scratch_beside`` whose processes have ended."""
     for folder in left_beside(path):
-        shutil.rmtree(folder, ignore_errors=True)
+        # Locked, as it may be a new one, whose process is about to lock it.
+        with suppress(OSError, DataError), FileLock(folder / LOCK_FILE, DataError):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

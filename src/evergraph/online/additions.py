@@ -52,12 +52,6 @@ class Addition:
     names: Mapping[str, object] = field(default_factory=dict)  # of columns of tables
 
 
-def addition(**given: Any) -> Addition:
-    """Return an addition of its arguments, of which those that it has no field for name columns."""
-    own = {name: value for name, value in given.items() if name in _FIELDS}
-    return Addition(**own, names={k: v for k, v in given.items() if k not in own})
-
-
 _FIELDS = {each.name for each in fields(Addition)}
 
 
@@ -68,14 +62,21 @@ class AdditionReader:
     learner: OnlineLearner  # that they are for
     columns: Columns | Scheme | None  # None for plain numbers; choices before the first nodes
     targets: str  # kind of the model's targets
+    name: str  # of the model's class, for errors
 
     @property
     def begun(self) -> bool:
         """Whether the learner has features."""
         return self.learner.status().features > 0
 
-    def delta(self, given: Addition) -> tuple[Delta, Scheme | None]:
-        """Return an addition as a delta, and how its columns were read."""
+    def delta(self, **arguments: Any) -> Delta:
+        """Return an addition as a delta.
+
+        arguments: fields of ``Addition``; any other is a name of a column.
+        """
+        own = {name: value for name, value in arguments.items() if name in _FIELDS}
+        names = {name: value for name, value in arguments.items() if name not in _FIELDS}
+        given = Addition(**own, names=names)
         nodes = given.nodes
         if isinstance(nodes, tuple) and len(nodes) == 2 and is_table(nodes[0]):
             given = replace(given, nodes=nodes[0], edges=nodes[1])
@@ -84,36 +85,34 @@ class AdditionReader:
         if is_table(given.nodes):
             given = self._of_table(given)
         if is_pyg(given.nodes):
-            delta, scheme = self._of_pyg(given), None
+            delta = self._of_pyg(given)
         elif holds_graph(given.nodes):
-            delta, scheme = self._of_graph(given)
+            delta = self._of_graph(given)
         elif given.ids is not None:
             raise ConfigurationError("ids are for a Data object: give nodes alone")
         else:
-            delta, scheme = self._of_columns(given)
+            delta = self._of_columns(given)
         if len(delta.nodes) and not delta.features.shape[1] and self.learner.knowledge is None:
             say("nodes", FEATURELESS)
-        return self.learner.fitting(delta), scheme
+        return self.learner.fitting(delta)
 
-    def rows(
-        self, X: Any, labels: Sequence[NodeTarget | None], *, name: str, **given: Any
-    ) -> tuple[Delta, Scheme | None]:
-        """Return rows of features as a delta, with their index or the next numbers as ids.
+    def rows(self, rows: Any, labels: Sequence[NodeTarget | None], **given: Any) -> Delta:
+        """Return what ``checked`` returned as a delta, with its index or the next numbers as ids.
 
-        labels: one per row, or empty; name: of the estimator; given: as in ``Addition``
+        labels: one per row, or empty; given: fields of ``Addition``
         """
-        values = self._checked(X, name)
-        ids = row_ids(values, start=self.learner.next_number)
-        given = {"nodes": ids, "features": values, "labels": labels or None} | given
-        return self.delta(addition(**given))
+        ids = row_ids(rows, start=self.learner.next_number)
+        given = {"nodes": ids, "features": rows, "labels": labels or None} | given
+        return self.delta(**given)
 
-    def _checked(self, X: Any, name: str) -> Any:
+    def checked(self, rows: Any) -> Any:
+        """Return rows of features as a table or an array; see ``checked_rows``."""
         named = isinstance(self.columns, Scheme)
         width = None if named else self.learner.status().features or None
-        return checked_rows(X, width=width, name=name)
+        return checked_rows(rows, width=width, name=self.name)
 
     def question(
-        self, ids: Sequence[NodeId] | None, rows: Any, *, edges: Any, name: str, **given: Any
+        self, ids: Sequence[NodeId] | None, rows: Any, *, edges: Any, **given: Any
     ) -> Delta:
         """Return what is to be added to a copy of the learner, without labels.
 
@@ -123,14 +122,13 @@ class AdditionReader:
         if rows is None:
             known = self.learner.knows_nodes(ids or ())
             new = [node for node, there in zip(ids or (), known, strict=True) if not there]
-            return self.delta(addition(nodes=new, **given))[0]
+            return self.delta(nodes=new, **given)
         if isinstance(rows, dict) and not is_sparse(rows):
-            nodes, features = list(rows), list(rows.values())
-            return self.delta(addition(nodes=nodes, features=features, **given))[0]
+            return self.delta(nodes=list(rows), features=list(rows.values()), **given)
         if names_of_rows(rows, given.get("id", "id")) or (holds_graph(rows) and not is_rows(rows)):
-            return replace(self.delta(addition(nodes=rows, **given))[0], labels=())
-        rows = self._checked(rows, name)
-        delta = self.rows(rows, (), name=name, **given)[0]
+            return replace(self.delta(nodes=rows, **given), labels=())
+        rows = self.checked(rows)
+        delta = self.rows(rows, (), **given)
         if edges is not None:
             return delta
         # Numbers of rows by themselves may be those of other nodes, unless they are the same rows.
@@ -165,22 +163,23 @@ class AdditionReader:
         make = conversion.delta_of_hetero if is_hetero(data) else conversion.delta_of_data
         return make(data, given.ids, given.key, self.targets, given.repeated)
 
-    def _of_graph(self, given: Addition) -> tuple[Delta, Scheme | None]:
+    def _of_graph(self, given: Addition) -> Delta:
         options = {name: getattr(given, name) for name in ("features", "labels", "edges")}
         options = {name: value for name, value in options.items() if value is not None}
         named = named_graph(given.nodes, repeated=given.repeated, **options)
         delta = conversion.delta_of_named(named, given.ids, given.key, self.targets)
-        scheme, own_scheme = named.graph.columns, self.columns if self.begun else None
-        is_raw = own_scheme is None and scheme is not None and set(scheme.kinds.values()) == {"raw"}
-        if self.begun and scheme not in (None, own_scheme) and not is_raw:
-            raise DataError(
-                "the columns of this graph are scaled by its own table: expected the scale of "
-                "the first, so load it with columns=first.columns, or give its tables (nodes, "
-                "edges)"
-            )
-        return delta, scheme
+        scheme = named.graph.columns
+        if self.begun and scheme not in (None, self.columns):
+            if self.columns is not None or set(scheme.kinds.values()) != {"raw"}:
+                raise DataError(
+                    "the columns of this graph are scaled by its own table: expected the scale of "
+                    "the first, so load it with columns=first.columns, or give its tables (nodes, "
+                    "edges)"
+                )
+            scheme = None  # plain numbers, as those of the learner
+        return replace(delta, scheme=scheme)
 
-    def _of_columns(self, given: Addition) -> tuple[Delta, Scheme | None]:
+    def _of_columns(self, given: Addition) -> Delta:
         edges, weights = conversion.weighted_edges(given.edges, given.edge_weights)
         ends = conversion.as_edges(edges)
         labels: Any = given.labels
@@ -197,6 +196,7 @@ class AdditionReader:
             nodes=nodes,
             features=features_with_words(read),
             words=word_columns(read.scheme),
+            scheme=read.scheme,
             labels=targets,
             late=late,
             edges=ends,
@@ -212,7 +212,7 @@ class AdditionReader:
         both_ways = self.learner.undirected and not isinstance(edges, Tensor)
         delta, repeats = without_repeats(delta, given.repeated, both_ways=both_ways)
         say_repeated("edges", repeats, rows, given.repeated)
-        return delta, read.scheme
+        return delta
 
     def _of_edges(
         self, edges: Sequence[tuple[NodeId, NodeId]], labels: Any

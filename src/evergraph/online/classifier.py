@@ -14,7 +14,7 @@ from torch import Tensor
 from evergraph.core.errors import ConfigurationError, check_choice, say
 from evergraph.core.targets import target_kinds, target_of
 from evergraph.online import conversion
-from evergraph.online.additions import AdditionReader, addition
+from evergraph.online.additions import AdditionReader
 from evergraph.online.codecs.node_rows import features_with_words
 from evergraph.online.delta import Delta, NodeId, NodeTarget
 from evergraph.online.estimator import Estimator
@@ -25,7 +25,7 @@ from evergraph.online.learner_state import PATIENCE, PLAIN, TOLERANCE
 from evergraph.online.monitor import OnAlarm, report
 from evergraph.online.rows import are_rows_with_targets, as_targets, is_rows
 from evergraph.online.view.published import CHANCE
-from evergraph.tables import Columns, Encoder, Scheme
+from evergraph.tables import Columns, Encoder
 from evergraph.tables.choices import columns_of
 from evergraph.tables.edges import UNKNOWN_EDGES
 from evergraph.tables.names import ColumnNames
@@ -251,18 +251,14 @@ class ContinualNodeClassifier(Estimator):
             if labels is None and are_rows_with_targets(nodes, features):
                 return self._learn_rows(nodes, features, **options, **names)
             given = {"nodes": nodes, "features": features, "labels": labels, "ids": ids}
-            return self._add(*self._reader().delta(addition(**given, **options, **names)))
+            return self._add(self._reader().delta(**given, **options, **names))
 
     def _reader(self) -> AdditionReader:
         columns = self._home.columns if self._begun else columns_of(self.columns)
-        return AdditionReader(self.learner_, columns, self.targets)
+        return AdditionReader(self.learner_, columns, self.targets, type(self).__name__)
 
-    def _add(self, delta: Delta, scheme: Scheme | None) -> ContinualNodeClassifier:
-        """Apply a delta; how columns are read is stored once the first one is known to be valid."""
-        self._reading = () if scheme is None else scheme.rows()
-        if len(delta.nodes) and not self._begun:
-            self.learner_.check(delta)
-            self._home.keep_columns(scheme)
+    def _add(self, delta: Delta) -> ContinualNodeClassifier:
+        self._reading = () if delta.scheme is None else delta.scheme.rows()
         return self._submit(delta)
 
     def remove_edges(self, edges: Any, *, key: str | None = None) -> ContinualNodeClassifier:
@@ -372,8 +368,7 @@ class ContinualNodeClassifier(Estimator):
         ids = None if X is None else conversion.asked_ids(X)
         if rows is None and edges is None:
             return self.learner_, conversion.asked_ids(X), X
-        reader = self._reader()
-        delta = reader.question(ids, rows, edges=edges, name=type(self).__name__, **named)
+        delta = self._reader().question(ids, rows, edges=edges, **named)
         asked = list(delta.nodes) if ids is None else ids
         if edges is None and self.learner_.holds(delta.nodes, delta.features):
             return self.learner_, asked, like

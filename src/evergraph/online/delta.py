@@ -25,6 +25,8 @@ from evergraph.core.targets import NodeTarget as NodeTarget
 if TYPE_CHECKING:
     import pyarrow
 
+    from evergraph.tables.scheme import Scheme
+
 NodeId = str | int
 Column: TypeAlias = "Sequence[NodeId] | NDArray[np.int64] | pyarrow.Array"
 """Ids: a sequence of them, int64 [n], or an Arrow array of strings without gaps."""
@@ -61,6 +63,8 @@ class Delta:
         words: which of the last columns of features, and of new ones, are words as
             ``packed_words`` has them; it counts for a learner's first nodes, and then for all.
         key: identifies the delta; a delta with a known key is not applied again.
+        scheme: by which columns of a table were read as features; None for plain numbers. That of
+            a learner's first nodes is kept in its folder, and later ones must equal it.
 
     >>> Delta(nodes=("a", "b"), features=torch.eye(2), labels=("x", None), edges=(("a", "b"),))
     Delta(2 nodes, 1 edges)
@@ -81,6 +85,7 @@ class Delta:
     types: Sequence[str | None] = ()
     refit: bool = False
     words: WordColumns = NO_WORDS
+    scheme: Scheme | None = None
 
     def __post_init__(self) -> None:
         for name in ("features", "updated_features"):

@@ -40,14 +40,7 @@ from evergraph.online.folder.snapshot import publish, write_aside
 from evergraph.online.learner import OnlineLearner
 from evergraph.online.monitor import Alarm
 from evergraph.online.plotting import plot
-from evergraph.online.rows import (
-    as_targets,
-    checked_rows,
-    is_rows,
-    row_targets,
-    sorted_by_class,
-    target_score,
-)
+from evergraph.online.rows import as_targets, is_rows, row_targets, sorted_by_class, target_score
 from evergraph.online.view import Explanation, Status, Suggestion
 from evergraph.tables.frames import is_a
 from evergraph.tables.names import ColumnNames
@@ -82,19 +75,22 @@ class InMemoryLearner:
     def submit(self, delta: Delta) -> DeltaResult:
         """Apply a delta, unless one with its key was applied before."""
         if delta.key is None:
-            return self.learner.apply(delta)
+            return self._apply(delta)
         digest = digest_of(delta_to_bytes(self.learner.fitting(delta)))
         with self.lock:
             if delta.key not in self._keys:
-                self._keys[delta.key] = digest, self.learner.apply(delta)
+                self._keys[delta.key] = digest, self._apply(delta)
         known, result = self._keys[delta.key]
         if digest != known:
             raise key_reused(delta.key, result.seq)
         return result
 
-    def keep_columns(self, scheme: Scheme | None) -> None:
-        """Keep how columns are read, before the first nodes; None for plain numbers."""
-        self.columns = scheme
+    def _apply(self, delta: Delta) -> DeltaResult:
+        with self.lock:
+            checked = self.learner.check(delta)
+            if len(delta.nodes) and not self.learner.status().features:
+                self.columns = delta.scheme
+            return self.learner.apply(checked)
 
     def refresh(self) -> int:
         """Do nothing: there is no other writer."""
@@ -138,7 +134,7 @@ class Estimator(Part, Closing):
 
         def _made(self) -> OnlineLearner: ...
         def _reader(self) -> AdditionReader: ...
-        def _add(self, delta: Delta, scheme: Scheme | None) -> Self: ...
+        def _add(self, delta: Delta) -> Self: ...
         def _asked(
             self, X: Any, rows: Any, **named: Any
         ) -> tuple[OnlineLearner, list[Any], Any]: ...
@@ -202,15 +198,13 @@ class Estimator(Part, Closing):
 
     def _learn_rows(self, X: Any, y: Any, *, some: bool = False, **named: Any) -> Self:
         """Learn rows; some: whether to refuse them if none has a target."""
-        name = type(self).__name__
-        X = checked_rows(X, width=None, name=name)
-        labels = row_targets(self.targets, y, X.shape[0], name=name)
+        reader = self._reader()
+        rows = reader.checked(X)
+        labels = row_targets(self.targets, y, rows.shape[0], name=reader.name)
         if some and not any(label is not None for label in labels):
             raise InvalidRowsError("Input y contains NaN or None alone: no row has a target")
-        delta, scheme = self._reader().rows(X, labels, name=name, **named)
-        return self._add(
-            sorted_by_class(delta) if target_of(self.targets).is_class else delta, scheme
-        )
+        delta = reader.rows(rows, labels, **named)
+        return self._add(sorted_by_class(delta) if target_of(self.targets).is_class else delta)
 
     @property
     def classes_(self) -> np.ndarray[Any, Any]:

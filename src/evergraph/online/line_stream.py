@@ -40,8 +40,6 @@ class _Learner(Protocol):
 
     def upsert(self, delta: Delta) -> dict[str, Any]: ...
 
-    def keep_columns(self, scheme: Scheme | None) -> None: ...
-
     def last_key(self, prefix: str) -> str | None: ...
 
 
@@ -216,13 +214,12 @@ class LineStream:
         key = None if self.skip_known else f"{self.prefix}:{last}:{self._digests[last]}"
         take = self.learner.upsert if self.skip_known else self.learner.submit
         try:
-            delta, scheme = delta_of_lines(
+            delta = delta_of_lines(
                 lines, key=key, columns=self.columns, kind=self.kind, first=self._first
             )
             if isinstance(self.columns, Columns):
-                if scheme is not None:
-                    self.columns = scheme
-                    self.learner.keep_columns(scheme)
+                if delta.scheme is not None:
+                    self.columns = delta.scheme
                 elif len(delta.nodes) and not delta.features.numel():
                     say_once("lines", FEATURELESS)
             result = take(delta)

@@ -145,7 +145,7 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
                 read_change = partial(
                     service.reader.read, body, model="question", kind=JSON, own_columns=own_columns
                 )
-                change, _ = await service.pools["bodies"].run(read_change)
+                change = await service.pools["bodies"].run(read_change)
                 predictions_text = await service.ask(
                     change, question.ids or None, every_class=question.all
                 )
@@ -251,8 +251,10 @@ def reading_routes(service: Service, guard: Guard, metrics: Metrics) -> APIRoute
         """Suggest unlabelled nodes to label next, with reasons."""
 
         def ranked() -> dict[str, Any]:
-            seq, best = service.view.suggestions(n)
-            return {"seq": seq, "suggestions": schema.to_json(best)}
+            view = service.view
+            with view.reading():  # both of the same delta
+                best = schema.to_json(view.suggest(n))
+                return {"seq": view.status().seq, "suggestions": best}
 
         return await reply("suggestions", ranked)
 

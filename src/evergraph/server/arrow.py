@@ -65,8 +65,8 @@ class ArrowReader:
     nodes: int | None = None  # most nodes that a table may name
     most: int = MAX_DECODED  # bytes that all columns may take once decoded
 
-    def read(self, body: bytes) -> tuple[Delta, Scheme | None]:
-        """Return the delta of a body, and the scheme by which its columns were read, if any."""
+    def read(self, body: bytes) -> Delta:
+        """Return the delta of a body."""
         if not installed("pyarrow"):
             raise RefusedError(415, "this service reads JSON only: pyarrow is not installed")
         tables = [*tables_in(body, most=self.most)]
@@ -93,7 +93,7 @@ class ArrowReader:
             if width != delta.features.shape[1]:
                 sentence = f"columns give {width} features, and {delta.features.shape[1]} were sent"
                 raise DataError(sentence)
-        return replace(delta, words=word_columns(scheme)), scheme
+        return replace(delta, words=word_columns(scheme), scheme=scheme)
 
     def _table(self, table: pa.Table) -> dict[str, Any]:
         """Return what a delta has of a table."""

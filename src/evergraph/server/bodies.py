@@ -277,7 +277,6 @@ def read_question(body: bytes, *, most: int) -> PredictionsBody:
     return question
 
 
-Read = tuple["Delta", Scheme | None]
 RAW = (
     "the learner scales and encodes named columns, and these numbers are used as they are: send "
     "rows to have them encoded"
@@ -308,15 +307,14 @@ class DeltaReader:
         kind: str,
         repeated: str = "last",
         own_columns: ColumnsOfBody | None = None,
-    ) -> Read:
-        """Return the delta in a body, and the scheme by which its columns were read, if any.
+    ) -> Delta:
+        """Return the delta in a body.
 
         model: a key of ``DELTAS``; kind: media type; repeated: for edges that it lists several
         times; own_columns: about its columns.
         """
         own_columns = own_columns or ColumnsOfBody()
         rows: Sequence[Mapping[str, Any]] = ()
-        scheme: Scheme | None = None
         if kind == ARROW:
             reader = ArrowReader(
                 columns=self._reading(own_columns.columns),
@@ -324,7 +322,7 @@ class DeltaReader:
                 names=own_columns.names,
                 nodes=self._most,
             )
-            delta, scheme = reader.read(body)
+            delta = reader.read(body)
         else:
             parsed = parse(DELTAS[model], body)
             delta, rows = parsed.delta(), getattr(parsed, "rows", ())
@@ -335,7 +333,7 @@ class DeltaReader:
         counts = map(len, (delta.nodes, delta.late, delta.forgotten, delta.updated, rows))
         check_named("delta", max(counts), self._most)
         if rows:
-            delta, scheme = self._with_rows(delta, rows, own_columns)
+            delta = self._with_rows(delta, rows, own_columns)
         numbers = len(delta.features) or len(delta.updated_features)
         if numbers and not rows and kind != ARROW and self._folder.columns is not None:
             say_once("features", RAW)
@@ -344,11 +342,11 @@ class DeltaReader:
         if repeats and repeated not in self._told_of_repeats:
             self._told_of_repeats.add(repeated)
             say_repeated("a delta", repeats, edges, repeated)
-        return delta, scheme
+        return delta
 
     def _with_rows(
         self, delta: Delta, rows: Sequence[Mapping[str, Any]], own_columns: ColumnsOfBody
-    ) -> Read:
+    ) -> Delta:
         if len(delta.nodes) or len(delta.features):
             raise RefusedError(422, "a body must have nodes with features or rows, not both")
         if not installed("pyarrow"):
@@ -365,7 +363,7 @@ class DeltaReader:
             table = read_rows(
                 table_of_json(renamed_rows, columns, kind), columns, kind, where="rows"
             )
-        return replace(delta, **delta_parts(table)), table.features.scheme
+        return replace(delta, **delta_parts(table))
 
     def _reading(self, choices: Columns | None) -> Columns | Scheme | None:
         """Return how columns are read: as the first were, or by the choices of a first body."""

@@ -130,12 +130,12 @@ def change_routes(service: Service, guard: Guard) -> APIRouter:
                 repeated=repeated,
                 own_columns=_columns_of_body(request),
             )
-            delta, scheme = await service.pools["bodies"].run(read)
+            delta = await service.pools["bodies"].run(read)
             delta = _with_key(request, delta)
             upsert = model == "upsert"
             if upsert and delta.key is not None:
                 raise RefusedError(422, "an upsert takes no key: repeating it changes nothing")
-            result = await service.change(delta, scheme, upsert=upsert)
+            result = await service.change(delta, upsert=upsert)
             applied = asdict(result)
             if isinstance(result, Upserted):
                 applied = applied["applied"] | {"news": applied["news"]}

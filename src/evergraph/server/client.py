@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from http.client import HTTPException
 from pathlib import Path
 from ssl import SSLCertVerificationError, create_default_context
@@ -14,7 +15,7 @@ from urllib.error import HTTPError, URLError
 from urllib.parse import urlencode, urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, Request, build_opener
 
-from evergraph.core.errors import ConfigurationError, DataError, DroppedError, ResourceError
+from evergraph.core.errors import ConfigurationError, DataError, ResourceError
 from evergraph.core.packages import require
 
 if TYPE_CHECKING:
@@ -53,16 +54,17 @@ class Client:
         self.token = token
         self.seconds = seconds
         self._open = opener(url, ca)
-        self._scheme: Scheme | None = None
+        self._has_sent_nodes = False
 
     def submit(self, delta: Delta) -> dict[str, Any]:
         """Send a delta and return its result."""
         return self._send("/v1/deltas", delta, delta.key)
 
     def _send(self, path: str, delta: Delta, key: str | None) -> dict[str, Any]:
-        done = self._ask(path, arrow_from_delta(delta, self._scheme), ARROW, key)
-        if len(delta.nodes):
-            self._scheme = None
+        if self._has_sent_nodes:  # the service knows by which scheme columns are read
+            delta = replace(delta, scheme=None)
+        done = self._ask(path, arrow_from_delta(delta), ARROW, key)
+        self._has_sent_nodes |= len(delta.nodes) > 0
         return done
 
     def knows_nodes(self, ids: Sequence[NodeId]) -> list[bool]:
@@ -86,10 +88,6 @@ class Client:
 
         scheme = self._ask("/v1/columns")["scheme"]
         return None if scheme is None else Scheme.from_json(scheme, encoders)
-
-    def keep_columns(self, scheme: Scheme | None) -> None:
-        """Send the scheme with the next nodes: the first nodes fix it, later ones must match."""
-        self._scheme = scheme
 
     def upsert(self, delta: Delta) -> dict[str, Any]:
         """Send a delta that may be known in part, and return what was new; safe to repeat."""
@@ -241,16 +239,14 @@ class Client:
         raise AssertionError("the last try returns or raises")
 
 
-def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
+def arrow_from_delta(delta: Delta) -> bytes:
     """Return a delta as bytes that ``ArrowReader`` reads.
-
-    scheme: by which its columns were encoded; the service keeps that of the first delta.
 
     >>> import torch
     >>> from evergraph import Delta
     >>> from evergraph.server.arrow import ArrowReader
     >>> sent = arrow_from_delta(Delta(nodes=("a",), features=torch.ones(1, 2), labels=(None,)))
-    >>> ArrowReader().read(sent)[0].features
+    >>> ArrowReader().read(sent).features
     tensor([[1., 1.]])
     """
     require("pyarrow", extra="tables", why="sending a delta to a service")
@@ -293,7 +289,9 @@ def arrow_from_delta(delta: Delta, scheme: Scheme | None = None) -> bytes:
         {"id": [node for node, _ in delta.late], "label": [label for _, label in delta.late]},
         {"id": list(delta.forgotten)},
     ]
-    metadata = {"columns": scheme.to_json()} if scheme is not None and len(delta.nodes) else {}
+    metadata = {}
+    if delta.scheme is not None and len(delta.nodes):
+        metadata = {"columns": delta.scheme.to_json()}
     mark = {MARK: json.dumps(metadata).encode()}
     sink = pa.BufferOutputStream()
     for columns in tables:
@@ -343,6 +341,4 @@ def refusal_of(status: int, sentence: str) -> Exception:
     """Return the exception for an error answer."""
     if status in (401, 403):
         return ConfigurationError(sentence)
-    if status == 410:
-        return DroppedError(sentence)
     return ResourceError(sentence) if status >= 500 or status == 429 else DataError(sentence)

@@ -233,7 +233,6 @@ STATUSES: tuple[tuple[type[errors.EvergraphError], int], ...] = (
     (errors.UnknownEdgeError, 404),
     (errors.DuplicateNodeError, 409),
     (errors.KeyReusedError, 409),
-    (errors.DroppedError, 410),
     (errors.NothingLearnedError, 409),
     (errors.StoppedError, 503),
     (errors.ResourceError, 507),

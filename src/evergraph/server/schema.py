@@ -240,7 +240,9 @@ def node_reply(
 
     limit: of neighbours, and of contributions; columns: the user's column of each feature.
     """
-    neighbourhood, explanation = view.looked_up(node, top=CLASSES, limit=limit, columns=columns)
+    with view.reading():  # both of the same delta
+        neighbourhood = view.neighbourhood(node, limit=limit)
+        explanation = view.explain(node, top=CLASSES, limit=limit, columns=columns)
     weights = {voice.node: voice.weight for voice in explanation.voices or ()}
     listed = zip(neighbourhood.nodes, neighbourhood.distances, neighbourhood.labels, strict=True)
     return {

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from evergraph.online.delta import Delta, DeltaResult, NodeId
     from evergraph.online.folder.learner_folder import LearnerFolder
     from evergraph.online.upsert import Upserted
-    from evergraph.tables.scheme import Scheme
 
 NODES_AT_ONCE = 16  # nodes of a batch of predictions, which nobody else is answered during
 NUMBERS_AT_ONCE = 1 << 10  # that are serialised on the event loop
@@ -138,28 +137,14 @@ class Service:
                     self.fail()
                 return
 
-    async def change(
-        self, delta: Delta, scheme: Scheme | None = None, *, upsert: bool = False
-    ) -> DeltaResult | Upserted:
+    async def change(self, delta: Delta, *, upsert: bool = False) -> DeltaResult | Upserted:
         """Apply a delta, and return once it is on disk and visible to readers.
 
-        scheme: by which its columns were read, if they had names; upsert: apply what is new only.
-        A delta that is not begun in time is dropped; one that is begun is finished.
+        upsert: apply what is new only. A delta that is not begun in time is dropped; one that is
+        begun is finished.
         """
         self.check_writes()
-        folder = self.folder
-
-        def learn() -> DeltaResult | Upserted:
-            if scheme is not None:  # the first rows fix it, once they are known to be valid
-                if not folder.learner.status().features:
-                    folder.learner.check(delta)
-                folder.keep_columns(scheme)
-            return folder.upsert(delta) if upsert else folder.submit(delta)
-
-        begins = scheme is not None and not folder.learner.status().features
-        if scheme is not None and not (upsert or begins):
-            folder.check_columns(scheme)
-        future = self.writer.submit(delta, learn if upsert or begins else None)
+        future = self.writer.submit(delta, partial(self.folder.upsert, delta) if upsert else None)
         try:
             with anyio.fail_after(self.limits.seconds):
                 done: DeltaResult | Upserted = await asyncio.wrap_future(future)

@@ -46,7 +46,7 @@ class Writer:
     @property
     def waiting(self) -> int:
         """How many changes wait."""
-        return sum(not change.running() for change in list(self._unfinished))
+        return sum(_waits(change) for change in list(self._unfinished))
 
     @property
     def oldest(self) -> float:
@@ -72,7 +72,7 @@ class Writer:
             sentence = f"{self.queue_size} changes are waiting already: send this one again later"
             raise RefusedError(503, sentence, retry_after=1)
         changes = list(self._unfinished.items())
-        waiting = sum(sender == caller and not change.running() for change, (sender, _) in changes)
+        waiting = sum(sender == caller and _waits(change) for change, (sender, _) in changes)
         check_share("changes", waiting, self.queue_size)
 
     def _serve(self) -> None:
@@ -87,6 +87,10 @@ class Writer:
         with self._lock:
             self._closing = True
         self._thread.shutdown()
+
+
+def _waits(change: Future[Any]) -> bool:
+    return not (change.running() or change.done())  # it may be done a moment before it is dropped
 
 
 class Pool:

@@ -12,7 +12,7 @@ import random
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -219,8 +219,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
     path = tmp_path_factory.mktemp("whole") / "learner"
     table = pa.table({"size": [1.5, None, 3.25], "open": [True, False, True]})  # three features
     with opened(path) as folder:
-        folder.keep_columns(fit_scheme(table, table.column_names))
-        for number in range(1, LAST - 3):
+        scheme = fit_scheme(table, table.column_names)
+        folder.submit(replace(delta(1), scheme=scheme))
+        for number in range(2, LAST - 3):
             folder.submit(delta(number))
             if number in SNAPSHOTS:
                 folder.compact()

@@ -221,7 +221,7 @@ def test_scores_by_hand():
     scorer = Scorer(features, weights, torch.tensor([0.0, 5.0]))
     told = scorer(np.array([[2.0, 1.0]], np.float32))
     assert told == pytest.approx(np.array([[2 * 2**0.5, 5 + 3 * (2 / 3) ** 0.5]]), rel=1e-6)
-    without = scorer(np.array([[2.0]], np.float32))  # no label is nearby
+    without = scorer(np.array([[2.0, 0.0]], np.float32))  # no label is nearby
     assert without == pytest.approx(np.array([[2 * 2**0.5, 5 + 6 * (2 / 3) ** 0.5]]), rel=1e-6)
 
 

@@ -17,8 +17,8 @@ def begun(head: FusedHead) -> FusedHead:
     return head
 
 
-def vectors(count: int, seed: int = 0) -> torch.Tensor:
-    return torch.randn(count, DIMS, generator=seeded(seed, "vectors"))
+def vectors(count: int, dims: int = DIMS) -> torch.Tensor:
+    return torch.randn(count, dims, generator=seeded(0, "vectors"))
 
 
 def analytic(width: int = 32) -> AnalyticHead:
@@ -60,7 +60,8 @@ def test_a_scorer_never_changes_and_nothing_is_known_once_all_is_forgotten():
 def test_restored_heads_go_on_with_the_same_bits(name):
     options = {"analytic": {"width": 16}}
     one, twin = (begun(heads.make(name, **options.get(name, {}))) for _ in range(2))
-    x, labels = vectors(24), torch.arange(24) * 2 // 24
+    x = vectors(24, sum(one.engine.map.sizes.values()))
+    labels = torch.arange(24) * 2 // 24
     one.grow(2)
     one.learn(x[::2], labels[::2])
     one.solve()

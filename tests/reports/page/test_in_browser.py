@@ -20,7 +20,7 @@ def show(seen_as: Any, reported: Path) -> Callable[..., Any]:
         browser.get((page or reported / "report.html").as_uri())
         # On a busy machine the driver may return before the page is parsed.
         ready = "return document.readyState === 'complete'"
-        WebDriverWait(browser, 20).until(lambda driver: driver.execute_script(ready))
+        WebDriverWait(browser, 60).until(lambda driver: driver.execute_script(ready))
         return browser
 
     return opened

@@ -98,8 +98,9 @@ def delta_from_bytes(data: bytes) -> Delta:
     def hashable(label: Any) -> Any:  # several labels are a tuple; JSON has lists only
         return tuple(label) if isinstance(label, list) else label
 
+    nodes: dict[str, Any] = {name: tuple(listed(columns.get(name, ()))) for name in IDS}
     return Delta(
-        **{name: tuple(listed(columns.get(name, ()))) for name in IDS},
+        **nodes,
         features=features,
         labels=tuple(map(hashable, facts.get("labels", ()))),
         edges=edges if len(edges) else (),

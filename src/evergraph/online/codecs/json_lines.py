@@ -202,8 +202,8 @@ def delta_of_lines(
     columns: Columns | Scheme | None = None,
     kind: str = "class",
     first: Sequence[str] = (),
-) -> tuple[Delta, Scheme | None]:
-    """Return the lines of a batch as one delta, and how their columns are read.
+) -> Delta:
+    """Return the lines of a batch as one delta.
 
     columns: a scheme, choices for one that these lines decide, or None for plain numbers; kind: of
     the learner's targets; first: columns that come first.
@@ -239,8 +239,8 @@ def delta_of_lines(
         parts["updated_features"] = features_with_words(updated.features)
     if by["label"]:
         parts["late"] = late_labels(read("label", None))
-    delta = Delta(
-        **parts | {"words": word_columns(scheme)},
+    return Delta(
+        **parts | {"words": word_columns(scheme), "scheme": scheme},
         edges=[(line.ids[0], line.ids[1]) for line in by["edge"]],
         weights=[line.weight for line in by["edge"] if line.weight is not None],
         relations=[line.relation for line in by["edge"] if line.relation is not None],
@@ -248,4 +248,3 @@ def delta_of_lines(
         forgotten=[line.ids[0] for line in by["forget"]],
         key=key,
     )
-    return delta, scheme

@@ -60,6 +60,7 @@ def delta_parts(rows: NodeTable) -> dict[str, Any]:
         "nodes": rows.ids.to_pylist(),
         "features": features_with_words(rows.features),
         "words": word_columns(rows.features.scheme),
+        "scheme": rows.features.scheme,
         "labels": rows.targets(),
         "types": () if rows.types is None else rows.types.to_pylist(),
     }

@@ -20,7 +20,6 @@ from evergraph.online.delta import Column, Delta, EdgeColumns, NodeId, listed
 from evergraph.tables.arrow import pa, pc
 from evergraph.tables.columns import RELATION, TYPE
 from evergraph.tables.names import ENDS
-from evergraph.tables.scheme import Scheme
 from evergraph.tables.sources import Source, naming
 
 EDGES = 10_000  # in a delta that holds nothing else
@@ -64,7 +63,6 @@ class TableDeltas:
     ignored: tuple[str, ...] = ()  # columns of the tables that are not used
     # Of each table, for messages: its path, and which of its rows were kept.
     places: Mapping[str, tuple[Source | None, npt.NDArray[Any]]] = field(default_factory=dict)
-    scheme: Scheme | None = None  # how the columns of nodes were read; None for plain numbers
 
     def __post_init__(self) -> None:
         check_integer("batch", self.batch, least=1)
@@ -144,6 +142,7 @@ class TableDeltas:
             updated_features=whole.updated_features[rows] if updated else torch.zeros(0, 0),
             late=tuple(whole.late[rows]),
             words=whole.words,
+            scheme=whole.scheme,
         )
 
     def of_featureless(self, knows: KnowsNodes) -> TableDeltas:

@@ -104,6 +104,7 @@ def read_deltas(
         **parts,
         **edge_parts(joined, added, removed),
         words=word_columns(table.features.scheme),
+        scheme=table.features.scheme,
         forgotten=forgotten,
     )
     return TableDeltas(
@@ -113,7 +114,6 @@ def read_deltas(
         known=() if table.roles.features else node_ids,
         ignored=(*table.roles.unused, *ignored),
         places={"nodes": (nodes, node_rows), "edges": (edges, added)},
-        scheme=table.features.scheme,
     )
 
 

@@ -31,9 +31,9 @@ from evergraph.online.delta import Delta, DeltaResult, is_empty
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal
 from evergraph.online.folder.markers import (
     FolderStatus,
+    KeptColumns,
     Purged,
     folder_bytes,
-    store_columns,
     stored_columns,
     stored_parameters,
 )
@@ -84,9 +84,6 @@ class LearnerFolder(Closing, Shown):
         self.path, self.lock = files.path, files.lock
         self.readonly = isinstance(files, FolderReader)
         self._closed = False
-        self._columns: Scheme | None = None
-        self._columns_read = False
-        self._encoders: tuple[Encoder, ...] = ()
 
     def _repr_facts(self) -> dict[str, object]:
         return {"path": str(self.path)} | ({"closed": True} if self._closed else {})
@@ -150,11 +147,11 @@ class LearnerFolder(Closing, Shown):
             check_number(name, value, least=0)
         if make is not None and given is not None:
             raise ConfigurationError("only one of given and make can say how a learner is made")
-        custom_encoders = tuple(encoders)
+        columns = KeptColumns(Path(path), tuple(encoders))
         if make is None:
             make = maker_of(Path(path), given)
             if not readonly:
-                stored_columns(Path(path), custom_encoders)  # refused before anything is opened
+                stored_columns(Path(path), columns.encoders)  # refused before anything is opened
         new_learner = make
 
         def made() -> OnlineLearner:  # with what is not among its parameters
@@ -166,10 +163,10 @@ class LearnerFolder(Closing, Shown):
 
         files: FolderReader | FolderWriter
         if readonly:
-            files = FolderReader(Path(path), made, progress=progress)
+            files = FolderReader(columns, made, progress=progress)
         else:
             files = FolderWriter(
-                Path(path),
+                columns,
                 made,
                 JournalLoad(snapshot_every, snapshot_bytes, replay_seconds),
                 close_seconds=close_seconds,
@@ -178,38 +175,15 @@ class LearnerFolder(Closing, Shown):
                 keys_kept=keys_kept,
                 progress=progress,
             )
-        opened = cls(files)
-        opened._encoders = custom_encoders
-        return opened
+        return cls(files)
 
     @property
     def columns(self) -> Scheme | None:
-        """How columns of tables are read; None for plain numbers, and before the first node."""
-        if not self._columns_read and (width := self.learner.status().features):
-            self._columns_read = True  # it stays from the first node on
-            scheme = stored_columns(self.path, self._encoders)
-            # A process killed before its first delta may have left a file that does not fit.
-            self._columns = scheme if scheme is not None and scheme.width == width else None
-        return self._columns
+        """How columns of tables are read; None for plain numbers, and before the first node.
 
-    def keep_columns(self, scheme: Scheme | None) -> None:
-        """Store how columns are read, before the first nodes, None for plain numbers; it stays."""
-        self._writer()
-        with self.lock:
-            if self.learner.status().features:
-                self.check_columns(scheme)
-            else:
-                store_columns(self.path, scheme)
-                self._columns, self._columns_read = scheme, True
-
-    def check_columns(self, scheme: Scheme | None) -> None:
-        """Raise unless columns are read like those of the first nodes."""
-        known = self.columns
-        if known == scheme:
-            return
-        if known is None:
-            raise DataError(f"{self.path}: began with plain numbers: expected numbers without gaps")
-        raise DataError(f"{self.path}: another process has fixed how columns are read: try again")
+        It is fixed by the first delta with nodes (``Delta.scheme``).
+        """
+        return self._files.columns.of(self.learner)
 
     @property
     def learner(self) -> OnlineLearner:
@@ -271,6 +245,7 @@ class LearnerFolder(Closing, Shown):
             )
         self._writer()
         with self.lock:  # nothing may change between the comparison and the delta
+            self._files.columns.check(delta, self.learner)
             new, news = self.learner.only_new(delta)
             if is_empty(new):
                 known = self.learner.status().classes

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evergraph.core.errors import ConfigurationError, DataError, LockedError, ResourceError
 from evergraph.core.packages import own_version
@@ -29,6 +29,10 @@ from evergraph.core.safe_files import (
 from evergraph.online.folder.journal import JOURNAL_FILE
 from evergraph.tables.choices import OTHERS, Columns, Encoder, registered
 from evergraph.tables.scheme import Scheme
+
+if TYPE_CHECKING:
+    from evergraph.online.delta import Delta
+    from evergraph.online.learner import OnlineLearner
 
 CHECK = "sha256"
 logger = logging.getLogger(__name__)
@@ -202,6 +206,47 @@ def stored_columns(folder: Path, encoders: Iterable[Encoder] = ()) -> Scheme | N
         raise DataError(f"{path}: cannot be read ({error}): restore it from a backup") from None
     except ConfigurationError as error:
         raise ConfigurationError(f"{folder}: {error}") from None
+
+
+class KeptColumns:
+    """How the columns of a learner's tables are read, which its first nodes fix for good.
+
+    encoders: custom ones that it may name.
+    """
+
+    def __init__(self, folder: Path, encoders: tuple[Encoder, ...] = ()) -> None:
+        self.folder, self.encoders = folder, encoders
+        self._scheme: Scheme | None = None
+        self._read = False
+
+    def of(self, learner: OnlineLearner) -> Scheme | None:
+        """Return it; None for plain numbers, and before the first node."""
+        if not self._read and (width := learner.status().features):
+            self._read = True
+            scheme = stored_columns(self.folder, self.encoders)
+            # A process killed before its first delta may have left a file that does not fit.
+            self._scheme = scheme if scheme is not None and scheme.width == width else None
+        return self._scheme
+
+    def check(self, delta: Delta, learner: OnlineLearner) -> None:
+        """Raise unless the columns of a delta, if it has any, are read like those of the first."""
+        if delta.scheme is None or not learner.status().features:
+            return
+        known = self.of(learner)
+        if known is None:
+            raise DataError(
+                f"{self.folder}: began with plain numbers: expected numbers without gaps"
+            )
+        if known != delta.scheme:
+            raise DataError(
+                f"{self.folder}: another process has fixed how columns are read: try again"
+            )
+
+    def keep(self, deltas: Iterable[Delta], learner: OnlineLearner) -> None:
+        """Store how columns are read if these deltas bring the first nodes, before they come."""
+        first = next((delta for delta in deltas if len(delta.nodes)), None)
+        if first is not None and not learner.status().features:
+            store_columns(self.folder, first.scheme)
 
 
 def store_columns(folder: Path, scheme: Scheme | None) -> None:

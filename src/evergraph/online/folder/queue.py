@@ -16,6 +16,7 @@ from evergraph.core.errors import DataError, EvergraphError, ResourceError, Stop
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
 from evergraph.online.delta import PARTS, Delta, DeltaResult
 from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
+from evergraph.online.folder.markers import KeptColumns
 from evergraph.online.intake import Batch
 from evergraph.online.learner import OnlineLearner
 
@@ -217,18 +218,24 @@ class QueuedBatch:
     """A batch: the longest run of queued deltas that can be applied together.
 
     Each delta is checked against the learner and the deltas before it. One that is rejected, or was
-    applied before by its key, is answered at once. left: the queue, from which is taken; seq:
-    number of the last delta before the batch.
+    applied before by its key, is answered at once. left: the queue, from which is taken; columns:
+    of the folder; seq: number of the last delta before the batch.
     """
 
     def __init__(
-        self, left: deque[QueuedDelta], learner: OnlineLearner, journal: Journal, seq: int
+        self,
+        left: deque[QueuedDelta],
+        learner: OnlineLearner,
+        journal: Journal,
+        columns: KeptColumns,
+        seq: int,
     ) -> None:
         self.entries: list[JournalEntry] = []  # of the batch, for the journal
         # All that are to be answered, with the index of the delta whose result they get; those
         # that only repeat a key of the batch are among them.
         self.waiting: list[tuple[QueuedDelta, int]] = []
         self._first, self._learner, self._journal = seq + 1, learner, journal
+        self._columns = columns
         self._batch = Batch()
         self.deltas = self._batch.deltas  # the same as ``entries``, checked
         while left and not self._batch.full:
@@ -258,8 +265,11 @@ class QueuedBatch:
                 assert known[1] is not None, "results are written before snapshots"
                 waiting.future.set_result(DeltaResult(**json.loads(known[1])))
                 return True
-        if index and Batch.is_alone(waiting.delta):
+        # A table waits until the first nodes, which fix how columns are read, have been applied.
+        begins = waiting.delta.scheme is not None and not self._learner.status().features
+        if index and (begins or Batch.is_alone(waiting.delta)):
             return False
+        self._columns.check(waiting.delta, self._learner)
         checked = self._learner.check(waiting.delta, self._batch.ahead)
         data = waiting.data
         if not self._batch.takes(checked):

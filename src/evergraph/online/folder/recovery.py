@@ -17,7 +17,12 @@ from evergraph.online.codecs.delta_bytes import delta_from_bytes
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry, named
-from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, FORMAT_FILE, FolderStatus
+from evergraph.online.folder.markers import (
+    ACKNOWLEDGED_FILE,
+    FORMAT_FILE,
+    FolderStatus,
+    KeptColumns,
+)
 from evergraph.online.folder.snapshot import STATE, read_snapshot, snapshots_in, taken_at
 from evergraph.online.learner import OnlineLearner
 
@@ -274,8 +279,11 @@ def reason(error: Exception) -> str:
 class FolderReader:
     """The learner of a folder, without locking or writing anything; see ``LearnerFolder``."""
 
-    def __init__(self, path: Path, make: Make, *, progress: Progress | None = None) -> None:
-        self.path, self.make = path, make
+    def __init__(
+        self, columns: KeptColumns, make: Make, *, progress: Progress | None = None
+    ) -> None:
+        self.columns, self.make = columns, make
+        self.path = path = columns.folder
         self.lock = threading.RLock()
         self.on_change: Callable[[], object] = lambda: None
         self.on_stop: Callable[[], object] = lambda: None  # never called: there is nothing to stop

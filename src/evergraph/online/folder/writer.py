@@ -23,7 +23,7 @@ from evergraph.online.arrays import PackedState
 from evergraph.online.delta import DeltaResult
 from evergraph.online.folder import markers, recovery, snapshot
 from evergraph.online.folder.journal import JournalEntry, named
-from evergraph.online.folder.markers import FolderStatus, Purged, folder_bytes
+from evergraph.online.folder.markers import FolderStatus, KeptColumns, Purged, folder_bytes
 from evergraph.online.folder.queue import DeltaQueue, QueuedBatch, QueuedDelta, is_of_disk
 from evergraph.online.folder.recovery import Progress
 from evergraph.online.folder.snapshot import JournalLoad
@@ -35,13 +35,13 @@ logger = logging.getLogger(__name__)
 class FolderWriter:
     """A learner, its journal and its snapshots, in a folder that is open for writing.
 
-    Arguments are those of ``LearnerFolder``; key_age in seconds; most: after which a snapshot is
-    due.
+    Arguments are those of ``LearnerFolder``; key_age in seconds; columns: of the folder; most:
+    after which a snapshot is due.
     """
 
     def __init__(
         self,
-        path: Path,
+        columns: KeptColumns,
         make: recovery.Make,
         most: JournalLoad,
         *,
@@ -51,7 +51,8 @@ class FolderWriter:
         keys_kept: int,
         progress: Progress | None = None,
     ) -> None:
-        self.path, self.close_seconds = path, close_seconds
+        self.columns, self.close_seconds = columns, close_seconds
+        self.path = path = columns.folder
         self.key_age, self.keys_kept = key_age, keys_kept
         self.lock = threading.RLock()
         self.waiting = DeltaQueue(self.lock, self._take_all)
@@ -139,7 +140,7 @@ class FolderWriter:
             while left:
                 self._check_taking()
                 began = time.thread_time()
-                batch = QueuedBatch(left, self.learner, self._journal, self.seq)
+                batch = QueuedBatch(left, self.learner, self._journal, self.columns, self.seq)
                 if batch.entries:
                     self._take(batch, began)
         except Exception as error:  # concerns all deltas, not just one
@@ -152,6 +153,7 @@ class FolderWriter:
         """Write a batch to the journal, apply it as a recovery would, and answer the senders."""
         entries, before = batch.entries, self.seq
         try:
+            self.columns.keep(batch.deltas, self.learner)
             self._write(entries)
             results = self._apply(batch)
         except Exception as error:

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from evergraph.closed_form.codes import WIDTH
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.fusing import Answers
-from evergraph.closed_form.kernel_map import KernelMap, beside_constant, level_of
+from evergraph.closed_form.kernel_map import KernelMap, level_of, with_constant
 from evergraph.closed_form.landmarks import FEW_COLUMNS
 from evergraph.closed_form.own_features import NO_WORDS, SHAPE_WIDTH, WordColumns
 from evergraph.closed_form.view_map import Parts, RandomMap
@@ -92,7 +92,7 @@ class FusedHead:
     >>> head = FusedHead(width=64)
     >>> topology = head.default_topology()
     >>> head.begin(6, topology=topology, generator=torch.Generator())
-    >>> vectors = torch.eye(2).repeat(1, 3 + (64 + 128) // 2)
+    >>> vectors = torch.eye(2, sum(head.engine.map.sizes.values()))
     >>> head.learn(vectors, torch.tensor([1, 0]))
     >>> head.solve()
     >>> head.scores(vectors).argmax(1)
@@ -270,9 +270,9 @@ class FusedHead:
 
         nodes: int64 [n]; vectors: float32 [n, dims]; counts: labelled nodes of each class
         """
-        parts = self._cut(vectors)
-        level = level_of(parts[LENGTH]) if self.measured else None
-        self._use_landmarks(nodes, beside_constant(parts, level), counts, level)
+        level = level_of(self._cut(vectors)[LENGTH]) if self.measured else None
+        rows = with_constant(vectors.numpy(), self.engine.map.places, level)
+        self._use_landmarks(nodes, self._cut(torch.from_numpy(rows)), counts, level)
 
     def _cut(self, vectors: Tensor) -> dict[int, Tensor]:
         places = self.engine.map.places

@@ -11,10 +11,9 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.kernel_map import KernelMap
-from evergraph.closed_form.view_map import RandomMap
+from evergraph.closed_form.view_map import ROWS_PER_BLOCK, RandomMap
 from evergraph.topology.rowwise import Matrix, RowProduct
 
-ROWS_PER_BLOCK = 64  # their features stay in the cache
 BLOCK_VALUES = 1 << 20  # of a matrix with a value for every node and class, computed at a time
 
 
@@ -34,9 +33,7 @@ class Scorer:
 
     def __call__(self, vectors: Matrix) -> Matrix:
         """Return scores.  float32 [n, dims] -> float32 [n, classes]"""
-        dims, product, offsets = self._solution
-        if missing := dims - vectors.shape[1]:  # no label is nearby
-            vectors = np.pad(vectors, ((0, 0), (0, missing)))
+        product, offsets = self._solution
         scores = np.empty((len(vectors), product.columns), np.float32)
         for start in range(0, len(vectors), ROWS_PER_BLOCK):
             rows = slice(start, start + ROWS_PER_BLOCK)
@@ -46,35 +43,19 @@ class Scorer:
         return scores
 
     @cached_property
-    def _solution(self) -> tuple[int, RowProduct, Matrix]:
-        """Width of vectors, the weights of all views, one below the other, and offsets."""
+    def _solution(self) -> tuple[RowProduct, Matrix]:
+        """The weights of all views, one below the other, and offsets."""
         weights, offsets = torch.cat(self.weights), self.offsets
         if self.has_nodes is not None:
             newer = (0, len(self.has_nodes) - len(offsets))
             weights = torch.nn.functional.pad(weights, newer)  # 0 of newer ones
             offsets = torch.nn.functional.pad(offsets, newer, value=-torch.inf)
             offsets = offsets.masked_fill(~self.has_nodes, -torch.inf)
-        return sum(self.map.sizes.values()), RowProduct.of(weights), offsets.numpy()
+        return RowProduct.of(weights), offsets.numpy()
 
-    def slopes(self, vector: Tensor) -> Tensor | None:
-        """Return ∂s/∂x: s(x) - b is this times x, if φ is homogeneous.  -> [classes, dims]"""
-        parts = self.map.cut(vector[None])
-        projected = self.map.projected(parts, torch.matmul)
-        places = self.map.places
-        slopes = torch.zeros(self.weights[0].shape[1], sum(self.map.sizes.values()))
-        for view, weights in zip(self.map.views, self.weights, strict=True):
-            view_slopes = self.map.slopes(view, projected, weights.float(), parts)
-            if view_slopes is None:
-                return None
-            for part, slope in view_slopes.items():
-                slopes[:, slice(*places[part])] += slope
-        if isinstance(self.map, KernelMap):  # times the vector with the constant, so far
-            original = vector.numpy()
-            scaled = self.map.with_constant(original[None])[0]
-            slopes *= torch.from_numpy(
-                np.divide(scaled, original, np.zeros_like(scaled), where=original != 0)
-            )
-        return slopes
+    def slopes(self, vector: Tensor) -> Tensor:
+        """Return ∂s/∂x: s(x) - b is this times x.  -> [classes, dims]"""
+        return self.map.slopes(vector, [weights.float() for weights in self.weights])
 
 
 def row_blocks(rows: int, columns: int) -> Iterator[slice]:

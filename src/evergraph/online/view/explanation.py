@@ -16,8 +16,8 @@ from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, LiveSmoother
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.sparse_rows import Contributions, of_a_sum, of_own_words, unpacked
 from evergraph.online.view.published import Reading
-from evergraph.online.view.sparse_columns import Contributions, of_a_sum, of_own_words, unpacked
 from evergraph.tables.scheme import NamedValue, ValuesOf
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
@@ -182,8 +182,8 @@ def explain(
         probabilities=tuple(shares.tolist()) if target.has_probabilities else (),
         scores=tuple(scores[best].tolist()),
     )
-    slopes = None if published.scorer is None else published.scorer.slopes(vectors[0])
-    parts = None if slopes is None else _parts(reading, vectors[0], slopes[best])
+    assert published.scorer is not None  # it has given scores
+    parts = _parts(reading, vectors[0], published.scorer.slopes(vectors[0])[best])
     if parts is None:
         return plain
     nodes, weights, says, by_label = _summed_contributions(parts, len(best))

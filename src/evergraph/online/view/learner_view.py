@@ -18,7 +18,7 @@ from evergraph.core.component import Shown
 from evergraph.core.errors import StoppedError, check_integer
 from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
-from evergraph.online.arrays import LentArray, blocks
+from evergraph.online.arrays import VectorChange, blocks
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.knowledge import Knowledge
@@ -29,6 +29,7 @@ from evergraph.online.view.published import (
     NODES_PER_PART,
     Answer,
     History,
+    LentArray,
     PublishedState,
     Reading,
     Status,
@@ -81,16 +82,18 @@ class LearnerView(Shown):
             self._lock, self.writing = Lock(), RLock()
 
     def publish(
-        self, write: Callable[[], PublishedState], moved: tuple[Tensor, Tensor] | None = None
+        self, write: Callable[[], PublishedState], changes: Sequence[VectorChange] = ()
     ) -> None:
         """Make a delta visible to readers.
 
-        write: updates ids and record and returns the new state; moved: positions and new embeddings
+        write: updates ids and record and returns the new state; changes: of vectors, if readers
+        have a copy of them
         """
         with self._lock:
             self.published = write()
-            if self._copied is not None and moved is not None:
-                self._copied.change(*moved)
+            if self._copied is not None:
+                for nodes, vectors, columns in changes:
+                    self._copied.change(nodes, vectors, columns)
 
     @property
     def record(self) -> PredictionRecord:
@@ -220,14 +223,6 @@ class LearnerView(Shown):
         with self.reading([node]) as state:
             return neighbourhood(state, hops=hops, limit=limit)
 
-    def looked_up(
-        self, node: NodeId, *, top: int, limit: int, columns: Sequence[str] = ()
-    ) -> tuple[Neighbourhood, Explanation]:
-        """Return the neighbourhood and the explanation of a node, both from the same delta."""
-        with self.reading([node]) as state:
-            around = neighbourhood(state, hops=None, limit=limit)
-            return around, explain(state, node, top=top, limit=limit, columns=columns)
-
     def suggest(self, n: int, *, among: Sequence[NodeId] | None = None) -> tuple[Suggestion, ...]:
         """Return unlabelled nodes that are worth labelling next, the best first.
 
@@ -243,19 +238,12 @@ class LearnerView(Shown):
         >>> [(found.id, found.reach) for found in learner.suggest(2)]
         [('a', 2), ('d', 0)]
         """
-        return self.suggestions(n, among=among)[1]
-
-    def suggestions(
-        self, n: int, *, among: Sequence[NodeId] | None = None
-    ) -> tuple[int, tuple[Suggestion, ...]]:
-        """Return the number of the last delta, and the same as ``suggest``."""
         check_integer("n", n, least=1)
         with self.reading(() if among is None else among) as state:
-            seq = state.published.status.seq
             if state.knowledge is None:
-                return seq, ()
+                return ()
             candidates = None if among is None else state.positions.numpy()
-            return seq, suggest(state, n, among=candidates)
+            return suggest(state, n, among=candidates)
 
     def history(self) -> History:
         """Return the prequential curve and the confusion of the newest classes."""
