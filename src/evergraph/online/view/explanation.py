@@ -16,8 +16,8 @@ from evergraph.online.delta import Label, NodeId
 from evergraph.online.graph.live_embeddings import LiveEmbeddings, LiveSmoother
 from evergraph.online.graph.live_relations import PARTS
 from evergraph.online.knowledge import Knowledge
+from evergraph.online.sparse_rows import Contributions, of_a_sum, of_own_words, unpacked
 from evergraph.online.view.published import Reading
-from evergraph.online.view.sparse_columns import Contributions, of_a_sum, of_own_words, unpacked
 from evergraph.tables.scheme import NamedValue, ValuesOf
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
