@@ -46,18 +46,6 @@ def test_the_kernel_by_hand():
     assert found.tolist() == pytest.approx([1.0, 1 / math.pi, 0.0, third], abs=1e-6)
 
 
-def test_a_view_is_the_mean_of_its_parts():
-    """Two hops that agree are like one, one that is missing halves the square of the length."""
-    both = View((0, 1))
-    landmark = torch.tensor([[1.0, 0.0]])
-    one = KernelMap.of([both], {0: landmark, 1: landmark})
-    asked = ViewRows(torch.tensor([[1.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]]), None)
-    found = one.features(both, one.projected_rows(asked, [both]))[:, 0]
-    t = math.acos(0.5 / math.sqrt(0.5))
-    half = math.sqrt(0.5) * (math.sin(t) + (math.pi - t) * math.cos(t)) / math.pi
-    assert found.tolist() == pytest.approx([1.0, half], abs=1e-6)
-
-
 def test_weights_of_columns_turn_nodes_as_they_turn_landmarks():
     """√3 on the second column turns 45 degrees to 60, and 135 to 120."""
     degrees, columns = math.pi / 180, torch.tensor([1.0, math.sqrt(3)])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from evergraph.closed_form import memory_heads
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.fusing import Answers
 from evergraph.closed_form.kept_nodes import draw_order
@@ -14,6 +15,7 @@ from evergraph.closed_form.memory_heads import (
     UNKNOWN,
     MemoryHeads,
     NodeMemory,
+    chosen_strength,
     kernel_ridge,
     memory_views,
 )
@@ -76,6 +78,18 @@ def test_the_penalty_is_the_one_that_answers_held_back_ask_for():
     clean, _ = fitted(signal, labels, held_back=signal, answers=labels)
     noise, _ = fitted(ViewRows(rows, None), labels, held_back=signal, answers=1 - labels)
     assert clean.strengths[0] < noise.strengths[0] == max(LADDER)
+
+
+@pytest.mark.parametrize("best", range(len(LADDER)))
+def test_the_least_error_is_found_on_whatever_rung_it_is(monkeypatch, best):
+    def rung_of(*_, strength):
+        return torch.tensor([[float(LADDER.index(strength))]])
+
+    monkeypatch.setattr(memory_heads, "kernel_ridge", rung_of)
+    monkeypatch.setattr(memory_heads, "squared_error", lambda rung, *_: abs(float(rung) - best))
+    nothing = torch.zeros(1, 1)
+    found = chosen_strength(nothing, torch.ones(1, 1), NO_ANSWERS, NO_ANSWERS, nothing)
+    assert found == LADDER[best]
 
 
 def test_scores_of_nodes_held_back_are_those_of_any_node():
