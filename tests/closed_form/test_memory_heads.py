@@ -52,7 +52,7 @@ def test_two_orthogonal_nodes_by_hand():
     torch.testing.assert_close(heads.heads[0], expected, atol=1e-4, rtol=0)
     assert heads.weights.dtype == torch.float64
     twice = replace(heads, weights=2 * heads.weights)
-    scores = twice.scores(ViewRows(torch.tensor([[0.0, 1.0]]), None))
+    scores = twice.add_scores(torch.zeros(1, 2), ViewRows(torch.tensor([[0.0, 1.0]]), None))
     wanted = 2 * torch.tensor([[across, 1.0]]) @ expected
     torch.testing.assert_close(scores, wanted, atol=1e-4, rtol=0)
 
@@ -97,7 +97,7 @@ def test_scores_of_nodes_held_back_are_those_of_any_node():
     asked = ViewRows(unit(4, 5, seed=4), None)
     answers = torch.tensor([0, 1, 2, 0])
     heads, scores = fitted(rows, torch.arange(12) % 3, held_back=asked, answers=answers)
-    torch.testing.assert_close(heads.scores(asked), scores[:, :, 0])
+    torch.testing.assert_close(heads.add_scores(torch.zeros(4, 3), asked), scores[:, :, 0])
 
 
 def test_views_of_weight_nothing_are_not_computed():
@@ -106,9 +106,10 @@ def test_views_of_weight_nothing_are_not_computed():
     views = (View((0,), True), View((0,)))
     heads, _ = fitted(rows, torch.arange(6) % 2, held_back=rows[:0], views=views)
     heads = replace(heads, weights=torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
-    assert heads.used(coded=False) == [views[1]]
-    assert heads.scores(ViewRows(rows.hops, None)).any()
-    assert not heads.scores(rows).any()
+    assert list(heads.used(coded=False)) == [views[1]]
+    nothing = torch.zeros(6, 2)
+    assert heads.add_scores(nothing, ViewRows(rows.hops, None)).any()
+    assert not heads.add_scores(nothing, rows).any()
 
 
 @pytest.mark.parametrize("balanced", [True, False])
