@@ -198,11 +198,11 @@ OF_FILES = {
     "columns that are none": (write("columns.json", b"{"), "columns.json", "is not JSON"),
     "a journal before all snapshots": (
         lambda folder: (
-            sql("DELETE FROM deltas WHERE seq > 2", "DELETE FROM keys WHERE seq > 2")(folder),
+            sql("DELETE FROM deltas WHERE seq > 4", "DELETE FROM keys WHERE seq > 4")(folder),
             gone(ACKNOWLEDGED_FILE)(folder),
         ),
         JOURNAL,
-        "ends with delta 2, before snapshot-5",
+        "ends with delta 4, before snapshot-5",
     ),
     "rights": (lambda folder: (folder / JOURNAL).chmod(0o666), JOURNAL, "everybody"),
     "a trigger": (
