@@ -18,8 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from evergraph import ContinualNodeClassifier
-from evergraph.closed_form import fusing
-from evergraph.closed_form.fusing import fused_weights
 from evergraph.core import sizes
 from evergraph.core.errors import TooMuchError
 from evergraph.core.sizes import free_memory
@@ -308,17 +306,6 @@ def test_guesses_in_pieces_are_those_of_all_at_once(kind, monkeypatch):
     assert found[0]["asked"] == found[1]["asked"] > 0
     assert found[0]["right"] == pytest.approx(found[1]["right"])
     assert found[0]["right"] > 0
-
-
-def test_weights_of_views_fitted_in_pieces_are_those_of_all_at_once(monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.rand(40, 5, 3, generator=generator)
-    labels = torch.randint(5, (40,), generator=generator)
-    allowed = torch.tensor([[True, True, True, True, True]])
-    whole = fused_weights(scores, labels, allowed=allowed).weights
-    monkeypatch.setattr(fusing, "BLOCK_VALUES", 50)
-    parts = fused_weights(scores, labels, allowed=allowed.expand(40, -1)).weights
-    assert torch.allclose(parts, whole)
 
 
 def test_what_is_weighed_shrinks_as_classes_come(monkeypatch):
