@@ -26,8 +26,12 @@ def rows(*values: tuple[float, ...]) -> Tensor:
 
 def now(nodes: Tensor, vectors: Tensor) -> list[Piece]:
     """Return one piece that holds these vectors of nodes."""
-    table = dict(zip(nodes.tolist(), vectors.numpy(), strict=True))
-    return [Piece(vectors.shape[1], lambda wanted: np.stack([table[int(node)] for node in wanted]))]
+    places = {node: place for place, node in enumerate(nodes.tolist())}
+
+    def rows_of(wanted: np.ndarray) -> np.ndarray:
+        return vectors[[places[int(node)] for node in wanted]].numpy()
+
+    return [Piece(vectors.shape[1], rows_of)]
 
 
 def test_a_part_is_counted_again_where_it_has_moved_too_far():
