@@ -157,16 +157,6 @@ def test_labels_nearby_tell_what_features_do_not():
     assert share(views=["2", "0|2"]) < 0.8
 
 
-def test_nodes_that_are_asked_about_are_learned_all_the_same():
-    learner = OnlineLearner(head=FusedHead(width=16))
-    learner.apply(ring(120))
-    knowledge = learner._knowledge
-    held = knowledge.held.first(knowledge.labels.every, 120)
-    assert len(held) == learner.status().labelled == 96
-    assert knowledge.codes.shown[held].any(1).all()
-    assert int(learner.head.engine.sums_[0].counts_.sum()) == 96
-
-
 @pytest.mark.parametrize("objective", ["balanced", "plain"])
 def test_a_rare_class_with_weak_features_is_not_answered_by_a_constant(objective):
     """One node in 20, half a deviation away in every column."""
