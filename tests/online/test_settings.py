@@ -137,9 +137,11 @@ def test_a_classifier_hands_all_its_settings_on_and_its_folder_gives_them_back(t
     ],
 )
 def test_settings_that_are_not_those_of_a_folder_are_refused(made, other, said, tmp_path):
-    with ContinualNodeClassifier.open(tmp_path / "new", **made) as model:
-        with pytest.raises(ConfigurationError, match="width cannot change: the model is in a fold"):
-            model.set_params(width=4)
+    cannot = pytest.raises(
+        ConfigurationError, match="width cannot change: the model is in a folder"
+    )
+    with ContinualNodeClassifier.open(tmp_path / "new", **made) as model, cannot:
+        model.set_params(width=4)
     with pytest.raises(ConfigurationError, match=said):
         ContinualNodeClassifier.open(tmp_path / "new", **other)
     with pytest.raises(ConfigurationError, match="only one of given and make"):
