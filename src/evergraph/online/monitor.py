@@ -169,7 +169,6 @@ class Alarm:
     message: str  # one sentence
     value: float  # the metric in the window that raised it
     expected: float  # the metric before
-    kind: str = "accuracy"  # the only one
 
 
 class Verdict(NamedTuple):
@@ -305,4 +304,4 @@ def report(alarms: Iterable[Alarm], call: OnAlarm, *, after: int) -> None:
 
 def warn(alarm: Alarm) -> None:
     """Write an alarm to the log."""
-    log.warning("alarm (%s): %s", alarm.kind, alarm.message)
+    log.warning("alarm: %s", alarm.message)

@@ -39,8 +39,6 @@ class Status(ShownRecord):
         memory: bytes of graph, embeddings and head.
         predicted: labels that were predicted before they were learned.
         accuracy: the share of these predictions that was correct; None before the first.
-        exact_forgetting: whether forgetting a node leaves no trace of it in the learner. How
-            columns are read, fitted on the first table, stays in any case.
         metric: what ``accuracy`` measures: accuracy, micro F1 of several labels, or the mean
             absolute error of numbers; ``predicted`` then counts labels given or predicted, or
             numbers.
@@ -61,7 +59,6 @@ class Status(ShownRecord):
     memory: int
     predicted: int
     accuracy: float | None
-    exact_forgetting: bool
     metric: str = "accuracy"
     relations: bool = False
     solved: int = 0
