@@ -34,13 +34,12 @@ def test_features_by_hand():
     one = RandomMap(
         parse_views(["0", "0|1", "1+y"]),
         {part: torch.tensor(rows) for part, rows in matrices.items()},
-        {CODES: 1},
     )
     own, both, coded = one(ViewRows(torch.tensor([[2.0, 3.0]]), torch.tensor([[5.0]])))
-    # √(2/m) = 1 at a width of 2; two parts are divided by √2
+    # √(2/m) = 1 at a width of 2; two parts are divided by √2, codes are two
     assert own.tolist() == [[2.0, 0.0]]
     assert both[0].tolist() == pytest.approx([5 / 2**0.5, 4 / 2**0.5])
-    assert coded[0].tolist() == pytest.approx([3 / 2**0.5, 11 / 2**0.5])
+    assert coded[0].tolist() == pytest.approx([3 / 3**0.5, 11 / 3**0.5])
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -68,4 +68,5 @@ def test_a_saved_learner_keeps_relations(related, known, tmp_path):
     graph = related.open(0).graph
     assert scores_of(loaded, graph).equal(scores_of(known, graph))
     assert known.probes_.rows_.relations.shape == (len(known.probes_), 3 * 256)
-    assert known.probes_.rows_.codes.shape[1] == 3 * 16
+    assert known.probes_.rows_.codes.shape[1] == 2 * 16
+    assert known.probes_.rows_.relation_codes.shape[1] == 16

@@ -19,6 +19,7 @@ from evergraph.closed_form.memory_heads import MemoryHeads, memory_views
 from evergraph.closed_form.own_features import SHAPE_WIDTH, Words, shape_of
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import (
+    CODE_HOPS,
     CODES,
     ENDLESS,
     FAR,
@@ -201,8 +202,7 @@ class ViewFeatures(Backbone):
     ) -> KernelMap:
         """Return the kernels of some nodes.  columns: see ``KernelMap``"""
         parts = rows.taken(self.device).parts((*self.near, *self.far))
-        units = {CODES: 3} if self.sees_relations else None
-        return KernelMap.of(views, parts, units=units, columns=columns)
+        return KernelMap.of(views, parts, columns=columns)
 
     def set_heads(self, heads: Sequence[Tensor], mixture: Tensor) -> None:
         """Set W_v = a_v V_vᵀ of every view.
@@ -224,6 +224,14 @@ class ViewFeatures(Backbone):
     def sees_relations(self) -> bool:
         """Whether the training graph has relations."""
         return bool(self.related) if self.begun else bool(self._has_relations)
+
+    def with_codes(self, rows: ViewRows) -> ViewRows:
+        """Return rows that every view can use: without labels nearby, class codes are zeros."""
+        if rows.codes is not None or not self.coded:
+            return rows
+        none = rows.hops.new_zeros(1, CODE_HOPS * self.code_width).expand(len(rows.hops), -1)
+        along = none[:, : self.code_width] if self.sees_relations else None
+        return replace(rows, codes=none, relation_codes=along)
 
     @property
     def code_dims(self) -> int:
@@ -267,16 +275,15 @@ class ViewFeatures(Backbone):
             if alone and not self.sees_relations:
                 relations_of(graph)  # raises
         near, code_cache, along, along_codes, *_ = self._caches
-        codes = code_cache(graph) if self.shows_codes(graph) else None
-        if codes is not None and self.sees_relations:
-            codes = torch.cat([codes, along_codes(graph)], dim=1)
+        coded = self.shows_codes(graph)
 
         def asked(rows: Tensor) -> Tensor:
             return rows if nodes is None else rows.index_select(0, nodes.to(rows.device))
 
         return ViewRows(
             near(graph, nodes),
-            None if codes is None else asked(codes),
+            asked(code_cache(graph)) if coded else None,
+            relation_codes=asked(along_codes(graph)) if coded and self.sees_relations else None,
             relations=asked(along(graph)) if self._sees_along else None,
             shape=shape_of(graph, nodes).to(self.device) if self.shaped else None,
             far=asked(self._far(graph)) if self.far and far else None,
@@ -325,13 +332,6 @@ class ViewFeatures(Backbone):
             sizes |= {SHAPE: SHAPE_WIDTH}
         sizes |= dict.fromkeys(self.far, min(self._dims, FAR_WIDTH))
         drawn = RandomMap.drawn(self.parsed, sizes, width=self.width, seed=seed, device=self.device)
-        if self.sees_relations:
-            # All class codes of a node form one part here, as ``prepare`` concatenates them.
-            matrices = dict(drawn.matrices)
-            matrices[CODES] = torch.cat([matrices[CODES], matrices.pop(RELATION_CODES)])
-            if not self._sees_along:
-                del matrices[RELATIONS]
-            drawn = replace(drawn, matrices=matrices, units={CODES: 3, RELATIONS: 3})
         self._drawn = seed, drawn
         return drawn
 
@@ -376,10 +376,7 @@ class ViewFeatures(Backbone):
     def hidden_states(self, inputs: ViewRows, rows: Tensor | None = None) -> Tensor:
         """Return the concatenated features of all views.  -> [rows, views x width]"""
         asked = inputs if rows is None else inputs.of(rows)
-        if asked.codes is None:
-            no_codes = asked.hops.new_zeros(len(asked.hops), self.code_dims)
-            asked = replace(asked, codes=no_codes)
-        expand = self.expansion()
+        asked, expand = self.with_codes(asked), self.expansion()
         return torch.cat([torch.cat([*expand(part)], dim=1) for part in expand.blocks(asked)])
 
     def expands_like(self, other: ViewFeatures) -> bool:

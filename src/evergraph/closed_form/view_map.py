@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.statistics import over_few_rows
-from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, WORDS, View, ViewRows
+from evergraph.closed_form.views import UNITS, WORDS, View, ViewRows
 from evergraph.graphs.kernels.row_ranges import spread, tiled_product
 from evergraph.topology.rowwise import Matrix, RowProduct
 
@@ -170,6 +170,10 @@ class ViewMap(ABC):
             wanted.pop(0, None)
         return tuple(part for part in wanted if part in existing)
 
+    def units(self, view: View) -> int:
+        """Return the number of unit vectors in the parts of a view."""
+        return sum(UNITS.get(part, 1) for part in self.needed(view))
+
     def __call__(self, rows: ViewRows | Tensor) -> Iterator[Tensor]:
         """Yield the features of each view; without codes, only of views that need none.
 
@@ -265,17 +269,16 @@ class RandomMap(ViewMap):
 
     Attributes:
         matrices: R of every part.  float32 [part dims, m] each
-        units: number of unit vectors in a part, if more than one.
         total: m, if these are the first of more features; else their own number.
 
-    >>> two = RandomMap((View((0,)), View((0,), True)),
-    ...                 {0: torch.tensor([[1., -1.]]), CODES: torch.tensor([[1., 3.]])}, {CODES: 1})
-    >>> [f.tolist() for f in two(ViewRows(torch.tensor([[1.]]), torch.tensor([[1.]])))]
+    >>> from evergraph.closed_form.views import SHAPE
+    >>> two = RandomMap((View((0,)), View((0,), shaped=True)),
+    ...                 {0: torch.tensor([[1., -1.]]), SHAPE: torch.tensor([[1., 3.]])})
+    >>> [f.tolist() for f in two(ViewRows(torch.tensor([[1.]]), shape=torch.tensor([[1.]])))]
     [[[1.0, 0.0]], [[1.4142..., 1.4142...]]]
     """
 
     matrices: Parts
-    units: Mapping[int, int] = field(default_factory=lambda: {CODES: CODE_HOPS, RELATIONS: 3})
     total: int | None = None
 
     @classmethod
@@ -338,8 +341,7 @@ class RandomMap(ViewMap):
 
     def scale(self, view: View) -> float:
         """Return √(2/(m|v|))."""
-        count = sum(self.units.get(part, 1) for part in self.needed(view))
-        return math.sqrt(2 / ((self.total or self.width) * count))
+        return math.sqrt(2 / ((self.total or self.width) * self.units(view)))
 
     def rowwise(self, vectors: Matrix) -> Matrix:
         features = self.totals(vectors)

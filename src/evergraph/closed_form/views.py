@@ -27,6 +27,8 @@ from evergraph.core.errors import ConfigurationError, check_once
 # a memory has them.
 CODES, RELATIONS, RELATION_CODES, SHAPE, LENGTH, WORDS = -1, -2, -3, -4, -5, -6
 CODE_HOPS = 2
+# Unit vectors in a part, if not one; the length is part of one with hop 0.
+UNITS = {CODES: CODE_HOPS, RELATIONS: 3, LENGTH: 0}
 # Hops beyond this are far: they are computed for a few projected columns, see ``ViewFeatures``.
 FAR = 8
 ENDLESS = 1 << 20  # as many hops as it takes to be where they end, see ``EndOfHops``
@@ -128,7 +130,7 @@ def live_views(
 
 
 # The dense attributes of ``ViewRows`` with one row per node.
-STORED = ("hops", "codes", "relations", "shape", "far")
+STORED = ("hops", "codes", "relation_codes", "relations", "shape", "far")
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,6 +149,8 @@ class ViewRows:
     far: Tensor | None = None
     # all nodes' own features, if they are sparse, and hops are of projected ones; None if not
     words: Words | None = None
+    # all nodes' class codes along relations; None without codes or relations. [nodes, code dims]
+    relation_codes: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.hops) if self.nodes is None else len(self.nodes)
@@ -219,9 +223,9 @@ class ViewRows:
         """
         first, second = self._dense(), other._dense()
         for coded, uncoded in ((first, second), (second, first)):
-            if "codes" in coded and "codes" not in uncoded:
-                shape = len(uncoded["hops"]), coded["codes"].shape[1]
-                uncoded["codes"] = coded["codes"].new_zeros(shape)
+            for name in coded.keys() - uncoded.keys():
+                shape = len(uncoded["hops"]), coded[name].shape[1]
+                uncoded[name] = coded[name].new_zeros(shape)
         rows = {name: torch.cat([first[name], second[name]]) for name in first}
         if self.words is None or other.words is None:
             return ViewRows(**rows)
@@ -234,6 +238,6 @@ class ViewRows:
         parts = dict(zip(near, self.hops.tensor_split(len(near), dim=1), strict=True))
         if self.far is not None:
             parts |= zip(far, self.far.tensor_split(len(far), dim=1), strict=True)
-        others = {CODES: self.codes, RELATIONS: self.relations, SHAPE: self.shape}
-        others[WORDS] = self.words
+        others = {CODES: self.codes, RELATION_CODES: self.relation_codes, WORDS: self.words}
+        others |= {RELATIONS: self.relations, SHAPE: self.shape}
         return parts | {part: rows for part, rows in others.items() if rows is not None}

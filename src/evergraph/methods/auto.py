@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -215,8 +215,8 @@ class Auto(WholeTaskLearner):
     ) -> None:
         """Choose landmarks among training nodes, then among guesses if there is room."""
         assert isinstance(self.backbone, LandmarkFeatures)
-        rows = self._with_codes(graph_rows.of(train))
-        guessed_rows = self._with_codes(graph_rows.of(guesses))
+        rows = self.backbone.with_codes(graph_rows.of(train))
+        guessed_rows = self.backbone.with_codes(graph_rows.of(guesses))
         if self.memory is not None:
             most = int(LANDMARK_SHARE * parse_size(self.memory)) // (2 * self._dims_of(rows))
             self.landmarks_.most = min(self.backbone.width, max(most, 1))
@@ -228,7 +228,7 @@ class Auto(WholeTaskLearner):
 
     def _add_part(self, part: str, entries: LedgerEntries, graph_rows: GraphRows) -> None:
         """Count training nodes and keep some; keep some validation nodes as probes."""
-        rows = self._with_codes(graph_rows.of(entries))
+        rows = self.backbone.with_codes(graph_rows.of(entries))
         if part == "train":
             self._count(entries, rows)
         self._limit(self._dims_of(rows))
@@ -257,13 +257,6 @@ class Auto(WholeTaskLearner):
         """Return how many values of two bytes a node has, with class codes if a view has them."""
         return rows.dims + self.backbone.code_dims * self.backbone.coded
 
-    def _with_codes(self, rows: ViewRows) -> ViewRows:
-        """Return rows that every view can use: without labels nearby, the code is zeros."""
-        if rows.codes is not None or not self.backbone.coded:
-            return rows
-        codes = rows.hops.new_zeros(1, self.backbone.code_dims)
-        return replace(rows, codes=codes.expand(len(rows.hops), -1))
-
     def solve(self) -> None:
         """Set heads and mixture from statistics and probes, if these have changed."""
         engine, backbone = self.engine_, self.backbone
@@ -272,7 +265,7 @@ class Auto(WholeTaskLearner):
         space, labels = self._check_learned(), self.probes_.labels_
         engine.grow(space.num_classes)
         allowed = space.allowed(space.task_of(labels))
-        answers = Answers(self._with_codes(self.probes_.rows_), labels, allowed=allowed)
+        answers = Answers(self.backbone.with_codes(self.probes_.rows_), labels, allowed=allowed)
         heads, scores = engine.solve(answers)
         uncoded = [index for index, view in enumerate(backbone.parsed) if not view.codes]
         mixtures = [engine.mixture(scores, answers, uncoded).weights, engine.fused_.weights]
@@ -305,8 +298,9 @@ class Auto(WholeTaskLearner):
             )
         # All nodes of this graph are removed as they were counted, and added as they are now.
         graph_rows, learned = self._rows_of(graph, known_as), self.ledger_.among(known_as)
-        self._count(learned["train"], self._with_codes(graph_rows.of(learned["train"])), sign=-1)
-        self.embeddings_.drop(learned["train"].ids)
+        train = learned["train"]
+        self._count(train, self.backbone.with_codes(graph_rows.of(train)), sign=-1)
+        self.embeddings_.drop(train.ids)
         self.probes_.drop(learned["validation"].ids)
         self.ledger_.strike(ids)
         graph_rows = self._rows_of(graph, known_as)
