@@ -111,6 +111,11 @@ WRONG = [
     ),
     (Delta(edges=(("a", "b", "c"),)), DataError, "edge 0 must join two nodes"),
     (Delta(late=(("nobody", "x"),)), UnknownNodeError, "late labels names node 'nobody'"),
+    (
+        Delta(late=(("a", "x", "y"),)),
+        DataError,
+        r"a late label must be a node and its label, not \(",
+    ),
     (Delta(late=(("a", None),)), DataError, "label must be text or an integer, not None"),
     (Delta(forgotten=("a",), key=3), DataError, "key must be text, not 3"),
     (Delta(nodes=("",), features=E_), DataError, "id of a node must be a text of 1 to 1024 .* ''"),
