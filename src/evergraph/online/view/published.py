@@ -10,7 +10,6 @@ from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from evergraph.core.component import ShownRecord
@@ -136,7 +135,6 @@ class Reading:
     published: PublishedState
     positions: Tensor  # of the requested nodes.  int64 [n]
     knowledge: Knowledge | None  # None before the first node
-    copied: GrowingArray | None  # all vectors, if readers have a copy
     ids: IdTable  # names of all positions
 
     @cached_property
@@ -144,12 +142,6 @@ class Reading:
         """Graph, labels and codes, once there is a node."""
         assert self.knowledge is not None, "a node exists, so there is a graph"
         return self.knowledge
-
-    def vectors(self, positions: Tensor) -> Tensor:
-        """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
-        if self.copied is not None:
-            return self.copied.tensor[positions]
-        return torch.zeros(0, 0) if self.knowledge is None else self.knowledge.of(positions)
 
     def names(self, positions: Sequence[int]) -> tuple[NodeId, ...]:
         """Return the ids of some nodes."""
@@ -169,6 +161,7 @@ class Reading:
 class LentArray(GrowingArray):
     """An array of which readers borrow rows while others are added and changed, under one lock.
 
+    >>> import torch
     >>> ages = LentArray(dtype=np.int64)
     >>> ages.change(torch.arange(2), torch.tensor([4, 5]))
     >>> lent = ages.lend(np.array([1]))
