@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evergraph.closed_form import ClassCodes, ViewFeatures, view_features
+from evergraph.closed_form import ClassCodes, LandmarkFeatures, ViewFeatures, view_features
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import ENDLESS, View
 from evergraph.core.errors import ConfigurationError
@@ -101,6 +101,19 @@ def test_scores_are_the_sum_of_the_heads_of_all_views():
     states = torch.cat(features, dim=1)
     torch.testing.assert_close(one.hidden_states(seen), states)
     torch.testing.assert_close(one.hidden_states(seen, rows), states[rows])
+
+
+@pytest.mark.parametrize(
+    ("memory", "views"),
+    [(8_000_000, ["0|1+y", "2+y", "0"]), (3_000_000, ["0|1+y", "0"]), (10**6, ["0"])],
+)
+def test_a_view_without_codes_is_among_those_that_memory_has_room_for(memory, views):
+    """512 landmarks a view, of 2 bytes a pair and 0.4 of the memory; fewer for one alone."""
+    fitted = LandmarkFeatures(views=["0|1+y", "2+y", "0"]).within(memory)
+    assert [*fitted.views] == views
+    assert (
+        2 * len(views) * fitted.width**2 <= 0.4 * memory < 2 * len(views) * (fitted.width + 64) ** 2
+    )
 
 
 def test_heads_are_set_by_hand():
