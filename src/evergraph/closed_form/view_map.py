@@ -75,11 +75,6 @@ class ViewMap(ABC):
     def device(self) -> torch.device:
         """Device on which features are computed."""
 
-    @property
-    @abstractmethod
-    def directions(self) -> Parts:
-        """What each part is multiplied with.  [part dims, m] each"""
-
     @abstractmethod
     def projected(self, parts: Parts) -> Parts:
         """Return the shared values of some parts.  [n, part dims] each -> [n, ...] each"""
@@ -130,9 +125,9 @@ class ViewMap(ABC):
         vector: x, [dims]; weights: W of every view, [m, classes] each -> [classes, dims]
         """
 
+    @abstractmethod
     def multiplier(self, parts: Sequence[int]) -> Multiplier:
-        """Return what multiplies rows of adjacent parts with their directions."""
-        return RowProduct.of(torch.cat([self.directions[part] for part in parts]))
+        """Return what multiplies rows of adjacent parts with directions or landmarks."""
 
     @cached_property
     def _groups(self) -> list[tuple[slice, Multiplier, list[int]]]:
@@ -151,7 +146,7 @@ class ViewMap(ABC):
         return groups
 
     def totals(self, vectors: Matrix) -> Matrix:
-        """Return the products of each view's parts with ``directions``, summed.
+        """Return the products of each view's parts with directions or landmarks, summed.
 
         [n, dims] -> [n, views, m]
         """
@@ -311,10 +306,6 @@ class RandomMap(ViewMap):
         return {part: len(matrix) for part, matrix in self.matrices.items()}
 
     @property
-    def directions(self) -> Parts:
-        return self.matrices
-
-    @property
     def device(self) -> torch.device:
         return next(iter(self.matrices.values())).device
 
@@ -339,6 +330,9 @@ class RandomMap(ViewMap):
 
         over_few_rows(work, out)
         return out
+
+    def multiplier(self, parts: Sequence[int]) -> Multiplier:
+        return RowProduct.of(torch.cat([self.matrices[part] for part in parts]))
 
     def scale(self, view: View) -> float:
         """Return √(2/(m|v|))."""
