@@ -212,7 +212,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def seen_as(chromium: Any) -> Callable[[int, str], Any]:
-    """Return what gives the browser's window a width and asks for a light or a dark scheme."""
+    """Return what gives an empty window a width and asks for a light or a dark scheme."""
 
     def dressed(width: int, scheme: str) -> Any:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -220,6 +220,8 @@ def seen_as(chromium: Any) -> Callable[[int, str], Any]:
         media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
         features = [{"name": name, "value": value} for name, value in media.items()]
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        chromium.get("about:blank")  # what was shown before asks and notes nothing any more
+        chromium.get_log("performance"), chromium.get_log("browser")
         return chromium
 
     return dressed
