@@ -224,7 +224,7 @@ class ViewMap(ABC):
         """Return the shared values that some views need of rows, see ``projected``."""
         needed = self.needed(*views)
         rows = rows if WORDS in needed else replace(rows, words=None)
-        parts = rows.taken(self.device).parts([part for part in self.sizes if part >= 0])
+        parts = rows.taken(self.device).parts()
         assert parts.keys() >= set(needed), "rows must have the relations of the training graph"
         return self.projected({part: parts[part] for part in needed})
 
@@ -274,7 +274,8 @@ class RandomMap(ViewMap):
     >>> from evergraph.closed_form.views import SHAPE
     >>> two = RandomMap((View((0,)), View((0,), shaped=True)),
     ...                 {0: torch.tensor([[1., -1.]]), SHAPE: torch.tensor([[1., 3.]])})
-    >>> [f.tolist() for f in two(ViewRows(torch.tensor([[1.]]), shape=torch.tensor([[1.]])))]
+    >>> rows = ViewRows({(0,): torch.tensor([[1.]]), (SHAPE,): torch.tensor([[1.]])})
+    >>> [f.tolist() for f in two(rows)]
     [[[1.0, 0.0]], [[1.4142..., 1.4142...]]]
     """
 
