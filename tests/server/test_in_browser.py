@@ -57,7 +57,6 @@ def url(folder: LearnerFolder, live: Any) -> str:
 def show(chromium: Any, seen_as: Any, url: str, wait: Any) -> Callable[..., Any]:
     def opened(*, width: int = 1400, scheme: str = "light", at: str = url) -> Any:
         seen_as(width, scheme)
-        chromium.get_log("performance"), chromium.get_log("browser")
         chromium.get(at + "/")
         if at == url:
             wait("document.querySelector('.dot.live') && document.querySelector('td')")

@@ -91,7 +91,7 @@ class NodeSample:
 
     def clear(self) -> None:
         """Remove all nodes."""
-        self.rows_ = ViewRows(torch.empty(0, 0, dtype=torch.float16))
+        self.rows_ = ViewRows({(0,): torch.empty(0, 0, dtype=torch.float16)})
         self.labels_ = self.nodes_ = torch.empty(0, dtype=torch.int64)
 
     def __len__(self) -> int:

@@ -178,7 +178,7 @@ class ServiceCollector(Collector):
         for gauge in gauges:
             yield _metric(*gauge)
         raised = bool(service.alarms()["alarms"])
-        yield _metric("alarm", "1 while the accuracy alarm is raised.", raised, kind="accuracy")
+        yield _metric("alarm", "1 while the accuracy alarm is raised.", raised)
         yield _metric("build_info", "The version, as a label.", 1, version=own_version())
         for name, meaning in LAGS.items():
             yield _metric(f"process_{name}", meaning, values[name], role=values["role"])
