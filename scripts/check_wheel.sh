@@ -26,8 +26,14 @@ export OMP_WAIT_POLICY=PASSIVE
 echo "building the source archive, and the wheel from it"
 # A copy, since setuptools leaves its folders in the tree and picks up what an old build left there.
 mkdir "$place/source" "$place/built"
-cp -r "$root"/{pyproject.toml,MANIFEST.in,README.md,CHANGELOG.md,SECURITY.md,CITATION.cff,LICENSE,NOTICE,src} "$place/source"
-rm -rf "$place"/source/src/*.egg-info
+cp -r "$root"/{pyproject.toml,MANIFEST.in,README.md,CHANGELOG.md,SECURITY.md,CITATION.cff,LICENSE,NOTICE} "$place/source"
+# Not what compilers keep in src: it comes and goes while tests run beside this.
+"$python" - "$root/src" "$place/source/src" <<'PYTHON'
+import shutil
+import sys
+
+shutil.copytree(*sys.argv[1:], ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+PYTHON
 build() {  # FOLDER, what to build, by the environment's own setuptools: no download
     (cd "$1" && "$python" -c "from setuptools import build_meta; build_meta.build_$2('$place/built')") >>"$log" 2>&1
 }

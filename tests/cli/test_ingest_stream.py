@@ -37,7 +37,7 @@ def piped(call: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_a_stream_then_all_predictions(piped, call):
     pq = pytest.importorskip("pyarrow.parquet")
-    out, _ = piped(LINES, "--batch", "5")
+    out, _ = piped(LINES, "--batch", "5", "--every", "60m")  # no batch is late
     assert out == "12 lines, 0 known, in 3 deltas; the learner knows 7 nodes and 2 classes\n"
     done = json.loads(piped(LINES, "--json")[0])
     assert (done["lines"], done["known"], done["deltas"], done["nodes"]) == (12, 12, 0, 7)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from evergraph.closed_form import ClassCodes
-from evergraph.closed_form.codes import class_codes, own_share
+from evergraph.closed_form.codes import class_codes, kind_signs, own_share, widened
+from evergraph.closed_form.view_map import RandomMap
+from evergraph.closed_form.views import View
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.resources import Resources
 from evergraph.graphs import UNLABELLED, Graph
@@ -23,7 +25,7 @@ from six_nodes import pairs as any_pairs
 
 WIDTH = 8
 CODES = class_codes(range(4), width=WIDTH)
-powers_of_ten = st.lists(st.integers(-8, 8), min_size=18, max_size=18)
+powers_of_ten = st.none() | st.lists(st.integers(-8, 8), min_size=18, max_size=18)
 labels_of_six = st.lists(st.integers(UNLABELLED, 3), min_size=NODES, max_size=NODES)
 
 
@@ -31,7 +33,11 @@ def labelled(pairs: Pairs, labels: Sequence[int], *, undirected: bool = True) ->
     return graph_of(pairs, len(labels), undirected=undirected).showing(torch.tensor(labels))
 
 
-def weighted(pairs: Pairs, labels: Sequence[int], powers: Sequence[int], undirected: bool) -> Graph:
+def weighted(
+    pairs: Pairs, labels: Sequence[int], powers: Sequence[int] | None, undirected: bool
+) -> Graph:
+    if powers is None:
+        return labelled(pairs, labels, undirected=undirected)
     return Graph.from_edges(
         edge_index(pairs),
         features=torch.zeros(len(labels), 1),
@@ -104,13 +110,6 @@ def test_edges_of_one_way_by_hand():
 # ------------------------------------------------------------------ for any graph
 
 
-@given(pairs=any_pairs, labels=labels_of_six, undirected=st.booleans())
-def test_codes_are_dense_products(pairs, labels, undirected):
-    graph = labelled(pairs, labels, undirected=undirected)
-    found = ClassCodes(width=WIDTH).encode(graph)
-    torch.testing.assert_close(found, by_numpy(graph), rtol=1e-5, atol=1e-6)
-
-
 @pytest.mark.parametrize("undirected", [True, False])
 def test_a_node_that_alone_is_labelled_sees_nothing(undirected):
     """On graphs whose degrees are no powers of two: N² and its diagonal round differently."""
@@ -123,31 +122,6 @@ def test_a_node_that_alone_is_labelled_sees_nothing(undirected):
             assert codes[node].abs().max() == 0
             seen = bool((graph.indices == node).any()) and bool(graph.degrees[node])
             assert bool((codes != 0).any()) == seen
-
-
-@given(
-    pairs=any_pairs,
-    labels=labels_of_six,
-    undirected=st.booleans(),
-    node=st.integers(0, NODES - 1),
-    other=st.integers(UNLABELLED, 3),
-)
-def test_a_label_moves_others_within_two_hops_and_never_its_own_node(
-    pairs, labels, undirected, node, other
-):
-    changed = [other if place == node else label for place, label in enumerate(labels)]
-    before, after = (labelled(pairs, each, undirected=undirected) for each in (labels, changed))
-    moved = (ClassCodes(width=WIDTH).encode(after) - ClassCodes(width=WIDTH).encode(before)).abs()
-    one = torch.zeros(NODES, NODES, dtype=torch.bool)  # who gathers from whom
-    one[before.edge_rows(), before.indices.long()] = True
-    two = (one.float() @ one.float()) > 0
-    reach = (one | two)[:, node]
-    reach[node] = False
-    if other == labels[node] or not before.degrees[node]:  # who gathers from nobody is not seen
-        reach[:] = False
-    assert (moved.amax(1) > 1e-4).equal(reach)
-    # scaled to unit length as well, where rounding would be as long as anything else
-    torch.testing.assert_close(scaled(after)[node], scaled(before)[node], rtol=1e-4, atol=1e-5)
 
 
 @given(
@@ -182,6 +156,15 @@ def test_codes_depend_on_names_alone_and_are_nearly_orthogonal():
     table = class_codes(range(200), width=64)
     products = (table @ table.t()).fill_diagonal_(0.0)
     assert float(products.std()) == pytest.approx(1 / 8, rel=0.05)
+
+
+def test_what_is_drawn_is_fixed():
+    """A folder holds what came of these numbers; who opens it years later draws them again."""
+    assert class_codes(["x"], width=3)[0].tolist() == pytest.approx([0.1532, -0.9522, 0.2643], 1e-3)
+    assert widened(torch.eye(1, 3), 2)[0].tolist() == pytest.approx([-0.9220, 0.3871], 1e-3)
+    assert kind_signs(["cites<"], hop=2, width=8)[0].tolist() == [1, -1, 1, -1, -1, -1, 1, -1]
+    (directions,) = RandomMap.drawn([View((0,))], {0: 1}, width=2, seed=0).matrices.values()
+    assert directions[0].tolist() == pytest.approx([1.5410, -0.2934], 1e-3)
 
 
 # ------------------------------------------------------------------ in parts

@@ -203,4 +203,33 @@ def test_engines_of_other_nodes_merge_into_one_of_all(seed):
     (found, _), (expected, _) = first.solve(asked), whole.solve(asked)
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
     assert not first.fused_.offsets.any()  # of nodes that were held back
-    assert first.solved  # nothing has changed
+
+
+TWO, NOBODY = told(1, 2), (torch.zeros(0, 3), torch.zeros(0, dtype=torch.int64))
+# What is done to an engine of two classes, and whether it must be solved again.
+DONE = {
+    "learn": (lambda made: made.count(*TWO), True),
+    "learn nobody": (lambda made: made.count(*NOBODY), False),
+    "forget": (lambda made: made.count(*TWO, -1), True),
+    "move": (lambda made: made.exchange(TWO[0], TWO[0].flip(0), TWO[1]), True),
+    "move nobody": (lambda made: made.exchange(NOBODY[0], *NOBODY), False),
+    "merge": (lambda made: made.merge(learned(made.map, *TWO)), True),
+    "empty": (lambda made: made.clear(), True),
+    "erase a landmark": (lambda made: made.erase(torch.tensor([1])), True),
+    "a new class": (lambda made: made.grow(3), True),
+    "as many classes": (lambda made: made.grow(2), False),
+}
+
+
+@pytest.mark.parametrize("name", DONE)
+def test_heads_are_out_of_date_once_sums_have_changed(name):
+    rows, labels = told(0, 20)
+    made = learned(KernelMap.of((OWN,), {0: rows[:6]}), rows, labels)
+    made.solve(Answers(rows, labels, torch.arange(20).where(torch.arange(20) < 6, -1)))
+    change, changed = DONE[name]
+    change(made)
+    assert made.solved is not changed
+    again = learned(made.map, *NOBODY)
+    again.begin(made.map, classes=made.num_classes)
+    again.restore(made.state())
+    assert again.solved is not changed

@@ -149,7 +149,9 @@ def test_within_a_task_other_classes_do_not_count(seed):
     weights = fused_weights(scores, labels, allowed=allowed).weights
     assert_best(weights, scores, labels, allowed)
     wild = scores.masked_fill(~allowed[:, :, None], 1e3)
-    torch.testing.assert_close(fused_weights(wild, labels, allowed=allowed).weights, weights)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fusing, "BLOCK_VALUES", 50)  # and in several blocks of nodes
+        torch.testing.assert_close(fused_weights(wild, labels, allowed=allowed).weights, weights)
 
 
 @settings(max_examples=10)
@@ -158,25 +160,6 @@ def test_from_anywhere_the_way_leads_to_the_same(seed, start):
     scores, labels = problem(seed)
     found = fused_weights(scores, labels, near=torch.tensor(start, dtype=torch.float64)).weights
     torch.testing.assert_close(found, fused_weights(scores, labels).weights, atol=1e-6, rtol=1e-6)
-
-
-def test_a_useless_head_has_next_to_no_weight_and_a_harmful_one_none():
-    draw = torch.Generator().manual_seed(0)
-    scores, labels = problem(1, nodes=600, heads=2, strength=0.8)
-    noise = torch.rand(600, 3, 1, generator=draw)
-    weights = fused_weights(torch.cat([scores, noise], dim=2), labels).weights
-    assert float(weights[2]) < 0.05 * float(weights.sum())
-    scores, labels = problem(2, nodes=300, heads=1, strength=0.8)
-    wrong = -scores + 0.1 * torch.randn(scores.shape, generator=draw)
-    good, harmful = fused_weights(torch.cat([scores, wrong], dim=2), labels).weights
-    assert float(good) > float(harmful) == 0.0
-    one, same = fused_weights(scores.repeat(1, 1, 2), labels).weights
-    torch.testing.assert_close(one, same)
-
-
-def test_without_probes_all_weigh_the_same():
-    nothing = torch.empty(0, 5, 4), torch.empty(0, dtype=torch.int64)
-    assert fused_weights(*nothing).weights.tolist() == [SHARPNESS / 4] * 4
 
 
 @pytest.mark.parametrize("barred", [False, True])

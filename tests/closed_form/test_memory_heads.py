@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from evergraph.closed_form import memory_heads
 from evergraph.closed_form.engine import ViewEngine
 from evergraph.closed_form.fusing import Answers
 from evergraph.closed_form.kept_nodes import draw_order
@@ -14,6 +15,7 @@ from evergraph.closed_form.memory_heads import (
     UNKNOWN,
     MemoryHeads,
     NodeMemory,
+    chosen_strength,
     kernel_ridge,
     memory_views,
 )
@@ -50,7 +52,7 @@ def test_two_orthogonal_nodes_by_hand():
     torch.testing.assert_close(heads.heads[0], expected, atol=1e-4, rtol=0)
     assert heads.weights.dtype == torch.float64
     twice = replace(heads, weights=2 * heads.weights)
-    scores = twice.scores(ViewRows(torch.tensor([[0.0, 1.0]]), None))
+    scores = twice.add_scores(torch.zeros(1, 2), ViewRows(torch.tensor([[0.0, 1.0]]), None))
     wanted = 2 * torch.tensor([[across, 1.0]]) @ expected
     torch.testing.assert_close(scores, wanted, atol=1e-4, rtol=0)
 
@@ -78,12 +80,24 @@ def test_the_penalty_is_the_one_that_answers_held_back_ask_for():
     assert clean.strengths[0] < noise.strengths[0] == max(LADDER)
 
 
+@pytest.mark.parametrize("best", range(len(LADDER)))
+def test_the_least_error_is_found_on_whatever_rung_it_is(monkeypatch, best):
+    def rung_of(*_, strength):
+        return torch.tensor([[float(LADDER.index(strength))]])
+
+    monkeypatch.setattr(memory_heads, "kernel_ridge", rung_of)
+    monkeypatch.setattr(memory_heads, "squared_error", lambda rung, *_: abs(float(rung) - best))
+    nothing = torch.zeros(1, 1)
+    found = chosen_strength(nothing, torch.ones(1, 1), NO_ANSWERS, NO_ANSWERS, nothing)
+    assert found == LADDER[best]
+
+
 def test_scores_of_nodes_held_back_are_those_of_any_node():
     rows = ViewRows(unit(12, 5, seed=3), None)
     asked = ViewRows(unit(4, 5, seed=4), None)
     answers = torch.tensor([0, 1, 2, 0])
     heads, scores = fitted(rows, torch.arange(12) % 3, held_back=asked, answers=answers)
-    torch.testing.assert_close(heads.scores(asked), scores[:, :, 0])
+    torch.testing.assert_close(heads.add_scores(torch.zeros(4, 3), asked), scores[:, :, 0])
 
 
 def test_views_of_weight_nothing_are_not_computed():
@@ -92,9 +106,10 @@ def test_views_of_weight_nothing_are_not_computed():
     views = (View((0,), True), View((0,)))
     heads, _ = fitted(rows, torch.arange(6) % 2, held_back=rows[:0], views=views)
     heads = replace(heads, weights=torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
-    assert heads.used(coded=False) == [views[1]]
-    assert heads.scores(ViewRows(rows.hops, None)).any()
-    assert not heads.scores(rows).any()
+    assert list(heads.used(coded=False)) == [views[1]]
+    nothing = torch.zeros(6, 2)
+    assert heads.add_scores(nothing, ViewRows(rows.hops, None)).any()
+    assert not heads.add_scores(nothing, rows).any()
 
 
 @pytest.mark.parametrize("balanced", [True, False])

@@ -169,15 +169,3 @@ def test_a_perfect_fit_is_a_choice_like_any_other():
     features, labels = features.repeat_interleave(2, 0), torch.tensor([0, 0, 1, 1])
     statistics = statistics_of(features, labels, torch.full((4,), 1 / 3))
     assert choose_regularisation(statistics, statistics, LADDER) in LADDER
-
-
-@given(seeds)
-def test_a_solution_with_its_factor_is_that_of_the_ridge(seed):
-    rows, labels = nodes_of(seed)
-    statistics = ClassStatistics(5, precise=True)
-    statistics.grow(4)  # one has no node
-    statistics.add(rows.double(), labels, torch.ones(18))
-    solution = RidgeProblem.of(statistics).solution(0.01)
-    torch.testing.assert_close(solution.weights, balanced_ridge(statistics, 0.01))
-    halves, means = solution.half(rows.double()), solution.half(solution.problem.means.t())
-    torch.testing.assert_close(halves @ means.t(), rows.double() @ solution.weights)

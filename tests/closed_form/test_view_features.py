@@ -61,17 +61,15 @@ def test_far_hops_are_those_of_projected_features(monkeypatch):
 @torch.no_grad()
 def test_scores_need_far_hops_only_where_a_head_in_use_reads_them():
     one, nodes = model("0|1+y", "9"), torch.tensor([4, 0])
-    one.head.weight[:, :16] = torch.randn(CLASSES, 16, generator=seeded(1, "near"))
-    one.head.weight[:, 16:] = 0
-    one.bare = torch.randn(CLASSES, 16, generator=seeded(1, "far"))
+    one.mixture = torch.tensor([[0.0, 2.0], [1.0, 0.0]])
     shown = graph()
     asked = one.asked(shown, nodes)
     assert asked[0].far is None
     assert asked[1].equal(nodes)  # of so small a graph all rows are kept
     assert one.asked(shown.structure, nodes)[0].far is not None  # no labels: the other head
-    one.head.weight[:, 16:] = 1.0
+    one.mixture[1, 1] = 1.0
     assert one.asked(shown, nodes)[0].far is not None
-    one.head.weight[:, 16:] = 0
+    one.mixture[1, 1] = 0.0
     torch.testing.assert_close(one(*asked), one(one.prepare(shown), nodes))
 
 
@@ -109,9 +107,14 @@ def test_heads_are_set_by_hand():
     """W = a Vᵀ; one of fewer features has zeros behind, and graphs without labels weights of their own."""
     one = model("y", "0", width=3)
     heads = [torch.ones(3, CLASSES), torch.full((2, CLASSES), 2.0)]
-    one.set_heads(heads, torch.tensor([0.5, 4.0]), torch.tensor([9.0, 0.25]))
-    assert one.head.weight.tolist() == [[0.5, 0.5, 0.5, 8.0, 8.0, 0.0]] * CLASSES
-    assert one.bare.tolist() == [[0.5, 0.5, 0.0]] * CLASSES
+    one.set_heads(heads, torch.tensor([[9.0, 0.25], [0.5, 4.0]]))
+    coded, bare = (one.eval()._weights(coded=each) for each in (True, False))
+    assert [w.tolist() for w in coded.values()] == [
+        [[0.5] * 3] * CLASSES,
+        [[8.0, 8.0, 0.0]] * CLASSES,
+    ]
+    assert [w.tolist() for w in bare.values()] == [[[0.5, 0.5, 0.0]] * CLASSES]
+    assert one.sharpness.tolist() == [9.25, 4.5]
 
 
 @torch.no_grad()
@@ -122,9 +125,8 @@ def test_where_no_label_is_shown_other_views_answer_with_weights_of_their_own():
     _, far, _, own = one.expansion()(one.prepare(graph()))
     _, second, _, fourth = one.head.weight.split(16, dim=1)
     torch.testing.assert_close(one(seen), far @ second.t() + own @ fourth.t())
-    one.bare = torch.randn(CLASSES, 2 * 16, generator=seeded(3))
-    left, right = one.bare.split(16, dim=1)
-    torch.testing.assert_close(one(seen), far @ left.t() + own @ right.t())
+    one.mixture[0] = torch.tensor([0.0, 3.0, 0.0, 0.5])
+    torch.testing.assert_close(one(seen), 3 * (far @ second.t()) + 0.5 * (own @ fourth.t()))
     # and with labels nothing has changed
     assert not torch.allclose(one(one.prepare(graph())), one(seen))
 
@@ -180,13 +182,9 @@ def test_the_same_seed_makes_the_same_features():
 
 def test_room_for_more_classes_keeps_what_is_there():
     one = model()
-    one.bare = torch.ones_like(one.bare)
     before = one.head.weight.detach().clone()
     one.grow(CLASSES + 2, generator=seeded(1))
     assert one.head.weight[:CLASSES].equal(before)
-    assert one.bare.shape == (CLASSES + 2, 32)
-    assert one.bare[:CLASSES].eq(1).all()
-    assert not one.bare[CLASSES:].any()
 
 
 def test_dropout_is_for_training_alone_and_nobody_asked_is_no_answer():

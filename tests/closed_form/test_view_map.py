@@ -59,15 +59,6 @@ def test_parts_side_by_side_are_one_vector_with_stacked_matrices(name):
     torch.testing.assert_close(found, expected)
 
 
-def test_features_of_unit_parts_have_about_unit_length():
-    seen = rows(50)
-    units = [torch.nn.functional.normalize(h, dim=1) for h in seen.hops.split(DIMS, dim=1)]
-    halves = [torch.nn.functional.normalize(h, dim=1) for h in seen.codes.split(3, dim=1)]
-    unit = ViewRows(torch.cat(units, dim=1), torch.cat(halves, dim=1))
-    for features in expansion(width=4096)(unit):
-        torch.testing.assert_close(features.norm(dim=1), torch.ones(50), atol=0.1, rtol=0)
-
-
 def test_some_views_and_the_first_features_are_as_they_are_among_all():
     seen = rows()
     every = dict(zip(parse_views(NAMES), expansion()(seen), strict=True))

@@ -132,6 +132,7 @@ def test_fusing_is_needed_where_most_views_mislead(heterophilous, monkeypatch):
     )
     assert accuracy(fused, heterophilous) > accuracy_of(heterophilous, *views) + 0.03
     lengths = fused.backbone.head.weight.unflatten(1, (len(views), -1)).norm(dim=(0, 2))
+    lengths = lengths * fused.backbone.mixture[1]
     assert views[int(lengths.argmax())] == "0"
 
 
@@ -171,19 +172,17 @@ def test_nothing_is_solved_before_somebody_asks(small_graph, monkeypatch):
     assert len(solved) == len(VIEWS)  # once, and not for every question
 
 
-def test_the_head_is_heads_times_their_weights(known):
+def test_the_heads_are_those_of_the_sums(known):
     head = known.backbone.head
     assert known.label_space_ is not None
     heads = [
         balanced_ridge(sums, strength).float()
         for sums, strength in zip(known.engine_.sums_, known.engine_.strengths_, strict=True)
     ]
-    weights = []
     for part, each in zip(head.weight.detach().split(48, dim=1), heads, strict=True):
-        weights.append(float((part * each.t()).sum() / each.square().sum()))
-        torch.testing.assert_close(part, weights[-1] * each.t())
-    assert float(known.sharpness_[1]) == pytest.approx(sum(weights), rel=1e-4)
-    assert min(weights) >= 0
+        torch.testing.assert_close(part, each.t())
+    assert known.backbone.sharpness.tolist() == known.backbone.mixture.sum(1).tolist()
+    assert float(known.backbone.mixture.min()) >= 0
 
 
 # ------------------------------------------------------------------ streams of all kinds
@@ -196,7 +195,7 @@ def test_without_validation_nodes_views_weigh_the_same(setting, small_graph):
     for task in stream:
         learner.fit_task(replace(task, validation=nobody, validation_labels=nobody))
     learner.solve()
-    assert learner.sharpness_.tolist() == pytest.approx([SHARPNESS, SHARPNESS])
+    assert learner.backbone.sharpness.tolist() == pytest.approx([SHARPNESS, SHARPNESS])
     other = auto(seed=1)
     other.restore(learner.state(), stream.label_space(2))
     (exam,) = stream.exams(2, "global")
@@ -250,7 +249,8 @@ def test_edges_of_one_way(small_graph):
 def test_novelty_is_what_the_best_score_lacks(stream, known):
     given, node = torch.tensor([[0.5, 2.0, 1.0, 0.0, 0.0, 0.0]]), torch.tensor([0])
     graph = final_graph(stream)
-    for sharpness, seen in zip(known.sharpness_.tolist(), (graph.structure, graph), strict=True):
+    both = zip(known.backbone.sharpness.tolist(), (graph.structure, graph), strict=True)
+    for sharpness, seen in both:
         found = known.novelty(seen, node, logits=given)
         assert float(found) == pytest.approx(1 - 2 / sharpness)
 

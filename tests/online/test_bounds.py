@@ -6,6 +6,7 @@ import json
 import resource
 import sys
 from collections import deque
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from evergraph import ContinualNodeClassifier
-from evergraph.closed_form import fusing
-from evergraph.closed_form.fusing import fused_weights
 from evergraph.core import sizes
 from evergraph.core.errors import TooMuchError
 from evergraph.core.sizes import free_memory
@@ -109,6 +108,48 @@ def test_a_small_change_of_a_large_graph_is_not_taken_for_a_change_of_all():
     assert closely < all_of_it / 2
     learner.bounds = Bounds(memory=(closely + all_of_it) // 2)
     learner.check(change)
+
+
+BY_HAND = {"views": ["0"], "width": 8}
+# Of at least three views: sums of one new and of three classes and G, and vectors of four nodes.
+SUMS = 8 * (72 * 1 + 104 * 3 + 24 * 8) + 40 * 4 * 8
+HEADS = {  # two nodes are left out, as they are not alone in their class; and codes of the new one
+    "directions": (
+        FusedHead(codes=4, basis="random", **BY_HAND),
+        "abc",
+        SUMS + 24 * (2 * 3 * 3) + 8 * 4,
+    ),
+    "landmarks": (
+        FusedHead(codes=4, **BY_HAND),
+        "abc",
+        SUMS + 24 * (2 * 3 * 3) + 8 * 4 + 8 * (24 * 8 + 12 * 12),
+    ),
+    "labels": (  # all four are left out; and their values
+        TargetHead(kind="labels", basis="random", **BY_HAND),
+        [["a"], ["b"], ["c"]],
+        SUMS + 24 * (4 * 3 * 3) + 8 * 64 + 48 * (4 * 3) + 32 * (8 * 3),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HEADS)
+def test_an_estimate_by_hand(name):
+    """Of a new node of a new class, one of none, a late label, an edge that comes and one that goes."""
+    head, (a, b, c), of_head = HEADS[name]
+    learner = OnlineLearner(head=head)
+    first = nodes("n", [a, b, None])
+    learner.apply(replace(first, edges=[("n0", "n1")]))
+    known, copied = learner.knowledge, learner.held.copied
+    given = replace(
+        nodes("m", [c, None]), edges=[("m0", "n2")], removed_edges=[("n0", "n1")], late=[("n2", a)]
+    )
+    expected = (1 << 24) + 3 * 400 + 2 * 250 + known.bytes_for(2) + 2 * copied
+    expected += 5 * 4 * 12 * (2 + 3) + of_head  # vectors of new nodes and of all that there are
+    assert estimate(learner.check(given), learner.held) == expected
+    # Before the first node, with codes and views that a head may have: 12 + 128 values a vector.
+    fresh = OnlineLearner(head=FusedHead(basis="random", **BY_HAND))
+    expected = (1 << 24) + 3 * 400 + 3 * 4 * (4 * 4 + 3 * 140) + 5 * 4 * 140 * 3 + 8 * (24 * 8)
+    assert estimate(fresh.check(nodes("n", [None] * 3)), fresh.held) == expected
 
 
 def linked(name, count, classes, width, edges=0):
@@ -265,17 +306,6 @@ def test_guesses_in_pieces_are_those_of_all_at_once(kind, monkeypatch):
     assert found[0]["asked"] == found[1]["asked"] > 0
     assert found[0]["right"] == pytest.approx(found[1]["right"])
     assert found[0]["right"] > 0
-
-
-def test_weights_of_views_fitted_in_pieces_are_those_of_all_at_once(monkeypatch):
-    generator = torch.Generator().manual_seed(0)
-    scores = torch.rand(40, 5, 3, generator=generator)
-    labels = torch.randint(5, (40,), generator=generator)
-    allowed = torch.tensor([[True, True, True, True, True]])
-    whole = fused_weights(scores, labels, allowed=allowed).weights
-    monkeypatch.setattr(fusing, "BLOCK_VALUES", 50)
-    parts = fused_weights(scores, labels, allowed=allowed.expand(40, -1)).weights
-    assert torch.allclose(parts, whole)
 
 
 def test_what_is_weighed_shrinks_as_classes_come(monkeypatch):

@@ -106,18 +106,26 @@ def test_score():
     )
 
 
-def test_a_key_counts_once():
-    model = small()
-    for _ in range(2):
-        model.partial_fit(["a"], X[:1], ["x"], key="monday")
-        assert model.applied_.seq == 1
-    assert model.status().seq == 1
-    with pytest.raises(KeyReusedError, match="'monday' belongs to delta 1"):
-        model.partial_fit(["b"], X[:1], ["x"], key="monday")
+def test_a_key_counts_once_whatever_is_done():
+    model = started()
+    ways = (
+        lambda key: model.partial_fit(["e"], X[:1], ["x"], key=key),
+        lambda key: model.label(["d"], ["y"], key=key),
+        lambda key: model.update_features(["a"], X[3:], key=key),
+        lambda key: model.remove_edges([("b", "a")], key=key),
+        lambda key: model.forget(["b"], key=key),
+        lambda key: model.refit(key=key),
+    )
+    for seq, change in enumerate(ways, start=2):
+        for _ in range(2):
+            change(f"day {seq}")
+            assert model.applied_.seq == model.status().seq == seq
+    with pytest.raises(KeyReusedError, match="'day 2' belongs to delta 2"):
+        model.partial_fit(["f"], X[:1], ["x"], key="day 2")
     with pytest.raises(DuplicateNodeError):
-        model.partial_fit(["a"], X[:1], key="tuesday")
-    model.partial_fit(["b"], X[:1], key="tuesday")  # what was refused did not take the key
-    assert model.status().nodes == 2
+        model.partial_fit(["a"], X[:1], key="refused")
+    model.partial_fit(["f"], X[:1], key="refused")  # what was refused did not take the key
+    assert model.status().nodes == 5
 
 
 def test_parameters_in_scikit_learns_manner():
@@ -299,9 +307,8 @@ def test_weights_come_in_many_ways():
 
 def test_edges_go_and_features_change():
     plain = small().partial_fit(["a", "b"], [[0.0, 3.0], [2.0, 1.0]], ["x", "y"])
-    model = small().partial_fit(["a", "b"], np.eye(2), ["x", "y"], [("a", "b")], key="one")
-    model.remove_edges([("b", "a")], key="two").update_features(["a"], [[0.0, 3.0]])
-    model.remove_edges([("b", "a")], key="two")  # counts once
+    model = small().partial_fit(["a", "b"], np.eye(2), ["x", "y"], [("a", "b")])
+    model.remove_edges([("b", "a")]).update_features(["a"], [[0.0, 3.0]])
     model.update_features(["b"], [[2.0, 1.0]])
     assert np.array_equal(model.embed(["a", "b"]), plain.embed(["a", "b"]))
     assert np.allclose(model.predict_proba(["a", "b"]), plain.predict_proba(["a", "b"]), atol=1e-5)

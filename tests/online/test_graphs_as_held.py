@@ -57,10 +57,12 @@ def test_a_table_needs_no_features():
     assert model.predict(["c"]).tolist() == ["x"]
 
 
-def test_features_cannot_stop_once_there_are_some():
-    model = small().partial_fit(["a"], [[1.0, 2.0]], ["x"])
-    with pytest.raises(DataError, match="features must be given for 1 new nodes, 2 a node"):
-        model.partial_fit(["b"])
+@pytest.mark.parametrize("rows", [[[1.0, 2.0]] * 2, [[1.0], [3.0]]])
+def test_features_cannot_stop_once_there_are_some(rows):
+    model = small().partial_fit(["a", "b"], rows, ["x", "y"])
+    said = f"features must be given for 1 new nodes, {len(rows[0])} a node"
+    with pytest.raises(DataError, match=said):
+        model.partial_fit(["c"])
 
 
 @pytest.mark.parametrize("edges", [[("a", "b", 0.5)], [["a", "b", 0.5]]])

@@ -3,12 +3,14 @@
 from functools import partial
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from evergraph.online.arrays import Piece
 from evergraph.online.delta import Delta
 from evergraph.online.heads import AnalyticHead, FusedHead, TargetHead, staleness
 from evergraph.online.heads.staleness import Solving
@@ -22,18 +24,29 @@ def rows(*values: tuple[float, ...]) -> Tensor:
     return torch.tensor(values)
 
 
+def now(nodes: Tensor, vectors: Tensor) -> list[Piece]:
+    """Return one piece that holds these vectors of nodes."""
+    places = {node: place for place, node in enumerate(nodes.tolist())}
+
+    def rows_of(wanted: np.ndarray) -> np.ndarray:
+        return vectors[[places[int(node)] for node in wanted]].numpy()
+
+    return [Piece(vectors.shape[1], rows_of)]
+
+
 def test_a_part_is_counted_again_where_it_has_moved_too_far():
     """Lengths are 5 and 1: the first part may move by 0.5, the second by 0.1."""
     counted = Counted([2, 1], tolerance=0.1)
     counted.put(torch.tensor([7, 2]), rows((3.0, 4.0, 1.0), (3.0, 4.0, 1.0)))
-    moved = counted.moved(torch.tensor([2, 7]), rows((3.4, 4.0, 1.05), (3.0, 4.6, 1.05)))
+    nodes, vectors = torch.tensor([2, 7]), rows((3.4, 4.0, 1.05), (3.0, 4.6, 1.05))
+    moved = counted.moved(nodes, now(nodes, vectors))
     assert moved.places.tolist() == [1]
     assert moved.before.equal(rows((3.0, 4.0, 1.0)))
     assert moved.after.equal(rows((3.0, 4.6, 1.0)))  # its second part has hardly moved
 
 
 @pytest.mark.parametrize(
-    ("tolerance", "before", "now", "exactly", "again"),
+    ("tolerance", "before", "after", "exactly", "again"),
     [
         (0.1, [1.0], [1.06], False, []),
         (0.1, [1.0], [1.12], False, [0]),  # small steps add up
@@ -43,11 +56,24 @@ def test_a_part_is_counted_again_where_it_has_moved_too_far():
         (0.5, [1.0, 1.0], [1.0, 1.1], True, [1]),  # exactly: all that is not the same
     ],
 )
-def test_which_are_counted_again(tolerance, before, now, exactly, again):
+def test_which_are_counted_again(tolerance, before, after, exactly, again):
     counted, nodes = Counted([1], tolerance=tolerance), torch.arange(len(before))
     counted.put(nodes, torch.tensor(before)[:, None])
-    moved = counted.moved(nodes, torch.tensor(now)[:, None], exactly=exactly)
+    moved = counted.moved(nodes, now(nodes, torch.tensor(after)[:, None]), exactly=exactly)
     assert moved.places.tolist() == again
+
+
+def test_a_piece_is_compared_for_the_nodes_in_which_it_changed():
+    """Both pieces of both nodes are elsewhere by now; node 4 is to be compared as a whole."""
+    counted, nodes = Counted([1, 1], tolerance=0.1), torch.tensor([3, 4, 5])
+    counted.put(nodes, torch.ones(3, 2))
+    first, second = (
+        Piece(1, lambda wanted: np.full((len(wanted), 1), 2, np.float32)) for _ in "ab"
+    )
+    second.changed.append(torch.tensor([5, 9]))
+    moved = counted.moved(nodes, [first, second], whole=[torch.tensor([4])])
+    assert moved.places.tolist() == [1, 2]
+    assert moved.after.tolist() == [[2.0, 2.0], [1.0, 2.0]]
 
 
 def test_slots_are_given_back_and_emptied():

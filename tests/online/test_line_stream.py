@@ -4,6 +4,7 @@ import io
 import json
 import shutil
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,18 @@ from hypothesis import strategies as st
 
 from evergraph.cli.learner_target import _InFolder
 from evergraph.core.errors import ConfigurationError, DataError
+from evergraph.online import line_stream
 from evergraph.online.codecs.json_lines import LineBatch, delta_of_lines, parsed_line
 from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.heads import FusedHead, TargetHead
 from evergraph.online.learner import OnlineLearner
-from evergraph.online.line_stream import LineStream
 from mixed_tables import mixed_edges, mixed_rows, write_mixed
 from small_learner import learner
 
 pytestmark = pytest.mark.usefixtures("narrow_heads")
+# Time stands still, so that no batch is sent because it is late.
+LineStream = partial(line_stream.LineStream, clock=lambda: 0.0)
 START: list[dict[str, Any]] = [
     {"node": "a", "features": [1, 0], "label": "x"},
     {"node": "b", "features": [0, 1], "label": "y"},

@@ -14,9 +14,11 @@ from evergraph.core.errors import ConfigurationError, DataError, say_once
 from evergraph.datasets.importing.importing import import_graph
 from evergraph.datasets.table_folder import read_table_folder
 from evergraph.online.conversion import as_edges
+from evergraph.online.delta import Delta
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import store_columns, stored_columns
 from evergraph.tables import Columns, Encoder, Scheme, choices
+from evergraph.tables.fitting import fit_scheme
 from evergraph.tables.measured import BooleanEncoder
 from evergraph.tables.scheme import Column
 from evergraph.topology import SGC
@@ -283,3 +285,29 @@ def test_a_kind_for_all_columns(call):
     call("ingest", "learner", "--nodes", "nodes.csv", "--column", "*=raw")  # said again
     _, err = call("ingest", "learner", "--nodes", "nodes.csv", "--column", "age=number", expect=2)
     assert "column 'age' cannot be read as 'number': it has been raw since the first table" in err
+
+
+def table_delta(ids: str, sizes: list[float]) -> Delta:
+    """Return nodes of a table of one column, scaled by its own values."""
+    import pyarrow as pa
+
+    table = pa.table({"size": sizes})
+    scheme = fit_scheme(table, ["size"])
+    return Delta(nodes=ids, features=scheme.encode(table), labels=[None] * len(ids), scheme=scheme)
+
+
+def test_the_first_table_of_several_that_wait_decides_how_columns_are_read(tmp_path):
+    first, other = table_delta("ab", [1.0, 2.0]), table_delta("cd", [10.0, 50.0])
+    plain = Delta(nodes="e", features=first.features[:1], labels=[None])
+    with LearnerFolder.open(tmp_path / "learner") as folder:
+        taken, refused, numbers = folder.submit_many([first, other, plain])
+        assert (taken.seq, numbers.seq, folder.columns) == (1, 2, first.scheme)
+        assert "another process has fixed how columns are read" in str(refused)
+        with pytest.raises(DataError, match="another process has fixed"):
+            folder.upsert(other)
+    with LearnerFolder.open(tmp_path / "learner") as folder:
+        assert folder.columns == first.scheme
+    with LearnerFolder.open(tmp_path / "numbers") as folder:
+        numbers, refused = folder.submit_many([plain, other])
+        assert (numbers.seq, folder.columns) == (1, None)
+        assert "began with plain numbers" in str(refused)

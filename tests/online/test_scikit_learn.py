@@ -76,12 +76,6 @@ def test_fit_begins_anew_and_partial_fit_goes_on(iris):
     assert model.feature_names_in_.tolist() == X.columns.tolist()
 
 
-def test_classes_are_sorted_after_fit():
-    model = small().fit([[0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], ["b", "c", "a"])
-    assert model.classes_.tolist() == ["a", "b", "c"]
-    assert model.predict([0, 1, 2]).tolist() == ["b", "c", "a"]
-
-
 def test_edges_of_a_table_join_its_index():
     X = pd.DataFrame({"size": [1.0, 2.0, 3.0]}, index=["ada", "bob", "cem"])
     model = small().fit(X, ["art", "law", None], edges=[("ada", "cem")])
@@ -129,12 +123,6 @@ def test_an_indicator_matrix_holds_several_labels():
     assert model.predict(X) == model.predict([0, 1, 2])
 
 
-def test_numbers_are_regressed():
-    X = np.linspace(-1, 1, 30)[:, None] * [1.0, 0.5] + [0.0, 1.0]
-    model = ContinualNodeClassifier(targets="numbers", width=16).fit(X, X[:, 0])
-    assert model.score(X, X[:, 0]) > 0.9
-
-
 def test_nothing_is_learned_yet():
     from sklearn.exceptions import NotFittedError
 
@@ -171,7 +159,8 @@ def test_a_saved_model_goes_on_in_its_folder(tmp_path):
             opened.partial_fit([label], [[1.0, 1.0]], [label])
             with pytest.raises(ConfigurationError, match="fit begins anew"):
                 opened.fit([[1.0]], ["a"])
-    assert ContinualNodeClassifier.load(tmp_path).classes_.tolist() == ["a", "b", "c", "d"]
+            beside = ContinualNodeClassifier.load(tmp_path)  # a copy of what is still written to
+    assert beside.classes_.tolist() == ["a", "b", "c", "d"]
     state = next(tmp_path.glob("snapshot-*/state.safetensors"))
     state.write_bytes(state.read_bytes()[:-8])
     with pytest.raises(Exception, match=r"state\.safetensors"):

@@ -102,22 +102,22 @@ def test_with_other_hops_all_are_kept(hops, tmp_path):
     assert (topology["name"], topology["hops"], topology["kept_hops"]) == ("mixhop", hops, None)
 
 
-def test_a_classifier_hands_all_its_settings_on():
-    given = {"scaling": "none", "undirected": False, "seed": 3}
-    made = ContinualNodeClassifier(
-        topology="mixhop", head="auto", width=16, head_options={"codes": 8}, **given
-    ).learner_.parameters
+def test_a_classifier_hands_all_its_settings_on_and_its_folder_gives_them_back(tmp_path):
+    given = {"scaling": "none", "undirected": False, "seed": 3, "tolerance": 0.5, "patience": 7}
+    beside = {"width": 16, "objective": "plain", "targets": "class", "head": "auto"}
+    with ContinualNodeClassifier.open(
+        tmp_path / "new", topology="mixhop", head_options={"codes": 8}, **given, **beside
+    ) as model:
+        made = model.learner_.parameters
     assert {name: made[name] for name in given} == given
     assert made["topology"]["name"] == "mixhop"
-    assert (made["head"]["name"], made["head"]["width"], made["head"]["codes"]) == ("auto", 16, 8)
-    with pytest.raises(ConfigurationError, match="head 'analytic' has no parameter 'codes'"):
-        ContinualNodeClassifier(head="analytic", head_options={"codes": 8}).status()
-
-
-def test_an_objective_is_kept_and_no_other_is_taken(tmp_path):
-    with ContinualNodeClassifier.open(tmp_path / "new", objective="plain", width=16) as model:
-        model.partial_fit(["a", "b"], torch.eye(2), ["x", "y"])
+    head = {"name": "auto", "width": 16, "codes": 8, "objective": "plain"}
+    assert {name: made["head"][name] for name in head} == head
     with ContinualNodeClassifier.open(tmp_path / "new") as model:
-        assert model.objective == "plain"
+        kept = model.get_params()
+    assert {name: kept[name] for name in given | beside} == given | beside
+    assert (kept["topology"].name, kept["head_options"]["codes"]) == ("mixhop", 8)
     with pytest.raises(ConfigurationError, match="objective"):
         ContinualNodeClassifier.open(tmp_path / "new", objective="balanced")
+    with pytest.raises(ConfigurationError, match="head 'analytic' has no parameter 'codes'"):
+        ContinualNodeClassifier(head="analytic", head_options={"codes": 8}).status()

@@ -11,6 +11,7 @@ from scipy.sparse import csr_matrix
 from evergraph import ContinualNodeClassifier
 from evergraph.closed_form.own_features import NO_WORDS, PAIRS, WordColumns, packed_words
 from evergraph.core.errors import DataError
+from evergraph.online.arrays import Piece
 from evergraph.online.codecs.delta_bytes import delta_from_bytes, delta_to_bytes
 from evergraph.online.delta import Delta
 from evergraph.online.learned_nodes import Counted
@@ -84,7 +85,8 @@ def test_other_words_are_counted_again_whatever_the_tolerance():
     counted = Counted([2, 2], tolerance=0.5, exact=[1])
     counted.put(torch.tensor([0]), torch.tensor([[1.0, 1.0, 1.0, 7.0]]))
     other = torch.tensor([[1.1, 1.0, 1.0, 8.0]])
-    assert counted.moved(torch.tensor([0]), other).after.tolist() == [[1.0, 1.0, 1.0, 8.0]]
+    moved = counted.moved(torch.tensor([0]), [Piece(4, lambda nodes: other[nodes].numpy())])
+    assert moved.after.tolist() == [[1.0, 1.0, 1.0, 8.0]]
 
 
 def test_texts_that_change_are_as_if_they_had_always_been_so():

@@ -99,7 +99,7 @@ def test_a_recovery_is_left_at_once(asks, monkeypatch):
 
 def test_a_process_answers_while_it_recovers_and_stops_at_once(tmp_path, learner, first):
     folder = tmp_path / "learner"
-    with LearnerFolder.open(folder, make=learner) as kept:
+    with LearnerFolder.open(folder, make=learner, close_seconds=100.0) as kept:
         for number in range(3):
             body = {"nodes": [f"n{number}"], "features": [[1.0, 2.0]], "labels": ["x"]}
             kept.submit(DeltaBody(**body).delta())

@@ -24,7 +24,8 @@ def delta(number: int) -> Delta:
 
 
 def opened(path: Path, **options) -> LearnerFolder:
-    return LearnerFolder.open(path, make=make, **options)
+    # The first delta of a process imports much: closing would take a snapshot on a slow machine.
+    return LearnerFolder.open(path, make=make, **{"close_seconds": 100.0} | options)
 
 
 def filled(path: Path, number: int, *, compact_at: tuple[int, ...] = ()) -> Path:

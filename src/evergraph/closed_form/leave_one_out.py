@@ -79,77 +79,61 @@ def left_out(
         μ'_c = (m_c μ_c - w φ) / (m_c - w),
         A' = A - a w φφᵀ - b_c μ_c μ_cᵀ + (b_c + a w) μ'_c μ'_cᵀ
 
-    With U = [φ, μ_c] that is A' = A + U S Uᵀ, solved by Woodbury's identity. a and λ are taken to
-    stay; they change by a share of 1 / n. With equal node weights (not ``balanced``)
-    A' = A - a w φφᵀ, and the right side of c loses a w φ.
+    a and λ are taken to stay; they change by a share of 1 / n. With equal node weights (not
+    ``balanced``) A' = A - a w φφᵀ, and the right side of c loses a w φ.
 
     A landmark is left out as a landmark too: the weight of its own feature is 0. Otherwise its own
     feature, which no other node has as strongly, would fit others freely where it is asked itself,
-    and λ would be chosen ten to a hundred times too large.
+    and λ would be chosen ten to a hundred times too large. An infinite penalty on that weight does
+    this: with U = [φ, μ_c, e] all is A' = A + U S Uᵀ, solved by Woodbury's identity.
 
     masses: m, float64 [classes] -> float64 [..., n, classes]
     """
     nodes, means, own = halves
     rows, labels = torch.arange(len(sample)), sample.labels
     node_share = problem.share * sample.weights  # a w
-    scores = nodes @ means.mT  # φᵀ(A + λP)⁻¹μ
-    leverage = nodes.square().sum(-1)  # φᵀ(A + λP)⁻¹φ
+    # Products of φ, μ_c and e, the columns of U, with all means: Uᵀ(A + λP)⁻¹μ
+    scores = nodes @ means.mT
     classes, inverse = labels.unique(return_inverse=True)
-    mean_scores = (means[..., classes, :] @ means.mT)[..., inverse, :]  # μ_cᵀ(A + λP)⁻¹μ
+    mean_scores = (means[..., classes, :] @ means.mT)[..., inverse, :]
+    own_scores = own @ means.mT
     # μ'_c = keep μ_c - lose φ
     if balanced:
         mass, excess = masses[labels], problem.excess[labels]
         keep, lose = mass / (mass - sample.weights), sample.weights / (mass - sample.weights)
         new_excess = excess + node_share
-        change = _symmetric(
-            new_excess * lose**2 - node_share,
-            -new_excess * lose * keep,
-            new_excess * keep**2 - excess,
-        )
+        of_node, of_mean = new_excess * lose**2 - node_share, new_excess * keep**2 - excess
+        of_both = -new_excess * lose * keep
     else:
         keep, lose = torch.ones_like(node_share), node_share
-        nothing = torch.zeros_like(node_share)
-        change = _symmetric(-node_share, nothing, nothing)
-    own_score = scores[..., rows, labels]
-    inner = _symmetric(leverage, own_score, mean_scores[..., rows, labels])  # Uᵀ(A + λP)⁻¹U
-    eye = torch.eye(2, dtype=inner.dtype, device=inner.device)
-    # (I + S Uᵀ(A + λP)⁻¹U)⁻¹ S
-    middle = torch.linalg.solve(eye + change @ inner, change.expand_as(inner))
-    # Uᵀ(A + λP)⁻¹μ'_c
-    inner_right = keep[:, None] * inner[..., 1, :] - lose[:, None] * inner[..., 0, :]
-
-    def without(by_node: Tensor, by_mean: Tensor, by_all: Tensor) -> tuple[Tensor, Tensor]:
-        """Return xᵀ(A' + λP)⁻¹ times all right sides from x's products with φ, μ_c and all means.
-
-        Also xᵀ(A + λP)⁻¹U (I + S Uᵀ(A + λP)⁻¹U)⁻¹ S, which Woodbury's identity subtracts along U.
-        """
-        products = torch.stack([by_node, by_mean], -1)  # xᵀ(A + λP)⁻¹U
-        correction = (products[..., None, :] @ middle)[..., 0, :]  # [..., n, 2]
-        new_scores = by_all - correction[..., :1] * scores - correction[..., 1:] * mean_scores
-        new_own = keep * by_mean - lose * by_node - (correction * inner_right).sum(-1)
-        new_scores[..., rows, labels] = new_own
-        return new_scores, correction
-
-    new_scores, correction = without(leverage, own_score, scores)
-    is_landmark = sample.landmarks >= 0
-    if bool(is_landmark.any()):
-        by_node, by_all = (nodes * own).sum(-1), own @ means.mT
-        by_mean = by_all[..., rows, labels]
-        column_scores, column_correction = without(by_node, by_mean, by_all)
-        # The weight of the own feature is brought to 0 along its column of the inverse.
-        products = torch.stack([by_node, by_mean], -1)
-        weight = by_node - (correction * products).sum(-1)
-        diagonal = own.square().sum(-1) - (column_correction * products).sum(-1)
-        tiny = torch.finfo(diagonal.dtype).tiny
-        step = (weight / diagonal.clamp_min(tiny)).where(is_landmark, 0.0)
-        new_scores = new_scores - step[..., None] * column_scores
+        of_node, of_mean = -node_share, torch.zeros_like(node_share)
+        of_both = torch.zeros_like(node_share)
+    nothing, is_landmark = torch.zeros_like(node_share), (sample.landmarks >= 0).double()
+    change = _symmetric(of_node, of_both, nothing, of_mean, nothing, is_landmark)  # S
+    inner = _symmetric(  # Uᵀ(A + λP)⁻¹U
+        nodes.square().sum(-1),
+        scores[..., rows, labels],
+        (nodes * own).sum(-1),
+        mean_scores[..., rows, labels],
+        own_scores[..., rows, labels],
+        own.square().sum(-1),
+    )
+    # (S⁻¹ + Uᵀ(A + λP)⁻¹U)⁻¹, where S⁻¹ is 0 for the own feature of a landmark.
+    finite = torch.eye(3, dtype=inner.dtype).repeat(len(sample), 1, 1)
+    finite[:, 2, 2] -= is_landmark
+    middle = torch.linalg.solve(finite + change @ inner, change.expand_as(inner))
+    correction = (inner[..., :1, :] @ middle)[..., 0, :]  # [..., n, 3]
+    new_scores: Tensor = (1 - correction[..., :1]) * scores
+    new_scores -= correction[..., 1:2] * mean_scores + correction[..., 2:] * own_scores
+    right = keep[:, None] * inner[..., 1, :] - lose[:, None] * inner[..., 0, :]  # with μ'_c
+    new_scores[..., rows, labels] = right[..., 0] - (correction * right).sum(-1)
     return new_scores
 
 
-def _symmetric(first: Tensor, across: Tensor, second: Tensor) -> Tensor:
-    """Return symmetric 2 x 2 matrices.  [..., n] each -> [..., n, 2, 2]"""
-    flat: Tensor = torch.stack([first, across, across, second], -1)
-    return flat.reshape(*flat.shape[:-1], 2, 2)
+def _symmetric(*values: Tensor) -> Tensor:
+    """Return symmetric 3 x 3 matrices of their upper triangles.  [..., n] each -> [..., n, 3, 3]"""
+    places = torch.tensor([[0, 1, 2], [1, 3, 4], [2, 4, 5]])
+    return torch.stack(values, -1)[..., places]
 
 
 def left_out_scores(

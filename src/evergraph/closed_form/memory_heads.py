@@ -126,25 +126,15 @@ class MemoryHeads:
         equal = torch.ones(2, len(views), dtype=torch.float64)
         return cls(kernels, heads, equal, strengths), torch.stack(scores, 2)
 
-    def used(self, *, coded: bool) -> list[View]:
-        """Return the views that have weight, for nodes with or without class codes."""
+    def used(self, *, coded: bool) -> dict[View, Tensor]:
+        """Return a_v α_vᵀ of views that have weight, for nodes with or without class codes."""
         weights = self.weights[int(coded)].tolist()
-        return [view for view, weight in zip(self.map.views, weights, strict=True) if weight]
+        views = zip(self.map.views, self.heads, weights, strict=True)
+        return {view: weight * head.t() for view, head, weight in views if weight}
 
-    def scores(self, rows: ViewRows) -> Tensor:
-        """Return Σ_v a_v s_v.  -> [n, classes]"""
-        coded = rows.codes is not None
-        total = torch.zeros(len(rows), self.heads[0].shape[1], device=self.map.device)
-        used = self.used(coded=coded)
-        if not used:
-            return total
-        projected = self.map.projected_rows(rows, used)
-        for view, head, weight in zip(
-            self.map.views, self.heads, self.weights[int(coded)].tolist(), strict=True
-        ):
-            if weight:
-                total += weight * self.map.scores(view, projected, head.t())
-        return total
+    def add_scores(self, scores: Tensor, rows: ViewRows) -> Tensor:
+        """Return scores plus Σ_v a_v s_v.  [n, classes]"""
+        return self.map.add_scores(scores, rows, self.used(coded=rows.codes is not None))
 
 
 class NodeMemory(NodeSample):
@@ -164,9 +154,9 @@ class NodeMemory(NodeSample):
         engine: ViewEngine,
         answers: Answers,
         scores: Tensor,
-        mixtures: list[Tensor],
-    ) -> list[Tensor]:
-        """Set the heads, and return the weights of the views of an engine beside them.
+        mixtures: Sequence[Tensor],
+    ) -> Tensor:
+        """Set the heads, and return the weights of the views of an engine beside them. [2, views]
 
         Engine and memory keep the shares of their own mixtures, and only two weights, one for each
         of these mixtures, are fitted together: few answers cannot determine many weights at once.
@@ -176,7 +166,7 @@ class NodeMemory(NodeSample):
         """
         self.heads = None
         if not len(self):
-            return mixtures
+            return torch.stack([*mixtures])
         sizes = engine.sums_[0].counts_
         assert isinstance(answers.rows, ViewRows)
         heads, memory_scores = MemoryHeads.fitted(
@@ -209,12 +199,7 @@ class NodeMemory(NodeSample):
             engine_weights.append(engine_shares * mixture.weights[0])
             memory_weights.append(memory_shares * mixture.weights[1])
         self.heads = replace(heads, weights=torch.stack(memory_weights).cpu())
-        return engine_weights
-
-    @property
-    def sharpness(self) -> Tensor:
-        """How much the heads add to the sharpness of the mixtures.  float64 [2]"""
-        return torch.zeros(2).double() if self.heads is None else self.heads.weights.sum(1)
+        return torch.stack(engine_weights)
 
     @property
     def nbytes(self) -> int:

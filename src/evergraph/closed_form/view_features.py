@@ -63,7 +63,7 @@ class ViewFeatures(Backbone):
 
     s(x) = Σ_v W_v φ_v(x); see ``RandomMap`` for φ. Hops of Â and class codes are computed once for
     all views. If a graph shows no labels there are no class codes: views that need them are left
-    out, and the others use the ``bare`` weights, if set. Hops beyond ``FAR`` are computed on
+    out, and the others have weights of their own, if set. Hops beyond ``FAR`` are computed on
     features projected to ``FAR_WIDTH`` columns. The first graph decides whether relations are used:
     ``r`` in a view, and relations in class codes, have an effect only if it has them.
 
@@ -98,7 +98,7 @@ class ViewFeatures(Backbone):
     storage: Storage = "float32"
     dtype: RowType = "float32"
     seed: Tensor = field(init=False)
-    bare: Tensor = field(init=False)
+    mixture: Tensor = field(init=False)
     related: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
@@ -178,8 +178,8 @@ class ViewFeatures(Backbone):
         self._dims = dims
         self.register_buffer("seed", torch.randint(2**62, (1,), generator=generator))
         self.register_buffer("related", torch.tensor([bool(self._has_relations)]))
-        bare = sum(not view.codes for view in self.parsed)
-        self.register_buffer("bare", torch.zeros(0, self.width * bare, device=self.device))
+        # a of every view, for graphs without class codes and with.  [2, views]
+        self.register_buffer("mixture", torch.ones(2, len(self.parsed), device=self.device))
         total = self.width * len(self.parsed)
         self.head = Linear(total, 0, bias=False, generator=generator).to(self.device)
 
@@ -190,9 +190,6 @@ class ViewFeatures(Backbone):
     def grow(self, classes: int, *, generator: torch.Generator) -> None:
         assert self.head is not None
         self.head.grow(classes, generator=generator)
-        self.bare = torch.cat(
-            [self.bare, self.bare.new_zeros(classes - len(self.bare), self.bare.shape[1])]
-        )
 
     def kernels(self, rows: ViewRows) -> KernelMap:
         """Return the kernels of nodes that are kept, see ``memory_views``."""
@@ -207,18 +204,21 @@ class ViewFeatures(Backbone):
         units = {CODES: 3} if self.sees_relations else None
         return KernelMap.of(views, parts, units=units, columns=columns)
 
-    def set_heads(self, heads: Sequence[Tensor], weights: Tensor, bare: Tensor) -> None:
-        """Set W_v = a_v V_vᵀ of every view, and those for graphs that show no labels.
+    def set_heads(self, heads: Sequence[Tensor], mixture: Tensor) -> None:
+        """Set W_v = a_v V_vᵀ of every view.
 
-        heads: V, [m, classes] each; weights, bare: a of every view.  [views] each
+        heads: V, [m, classes] each; mixture: a, for graphs without class codes and with. [2, views]
         """
         assert self.head is not None
         parts = [torch.nn.functional.pad(h.t(), (0, self.width - len(h))) for h in heads]
-        weighted = zip(parts, weights.float(), strict=True)
-        self.head.weight.data = torch.cat([part * weight for part, weight in weighted], dim=1)
-        bare_weighted = zip(parts, bare.float(), self.parsed, strict=True)
-        if uncoded := [part * weight for part, weight, view in bare_weighted if not view.codes]:
-            self.bare = torch.cat(uncoded, dim=1)
+        self.head.weight.data = torch.cat(parts, dim=1)
+        self.mixture = mixture.to(self.mixture)
+
+    @property
+    def sharpness(self) -> Tensor:
+        """Σ_v a_v of all heads, for graphs without class codes and with.  [2]"""
+        in_memory = 0.0 if self.memory_heads is None else self.memory_heads.weights.sum(1)
+        return self.mixture.sum(1).cpu() + in_memory
 
     @property
     def sees_relations(self) -> bool:
@@ -352,12 +352,9 @@ class ViewFeatures(Backbone):
     def _weights(self, *, coded: bool) -> dict[View, Tensor]:
         """Return the nonzero W_v of the usable views.  -> [classes, width] each"""
         assert self.head is not None
-        uncoded = [view for view in self.parsed if not view.codes]
-        weights = dict(zip(self.parsed, self.head.weight.split(self.width, dim=1), strict=True))
-        if not coded and bool(self.bare.any()):
-            weights = dict(zip(uncoded, self.bare.split(self.width, dim=1), strict=True))
-        elif not coded:
-            weights = {view: weights[view] for view in uncoded}
+        parts = self.head.weight.split(self.width, dim=1)
+        views = zip(self.parsed, parts, self.mixture[int(coded)], strict=True)
+        weights = {view: part * a for view, part, a in views if coded or not view.codes}
         if self.training:
             return weights
         return {view: part for view, part in weights.items() if bool(part.any())}
@@ -366,17 +363,15 @@ class ViewFeatures(Backbone):
         self, rows: ViewRows, weights: dict[View, Tensor], generator: torch.Generator | None
     ) -> Tensor:
         assert self.head is not None
-        expansion = replace(self.expansion(), views=tuple(weights))
         scores = torch.zeros(len(rows), len(self.head.weight), device=self.device)
         if self.training and self.dropout:
+            expansion = replace(self.expansion(), views=tuple(weights))
             for features, part in zip(expansion(rows), weights.values(), strict=True):
                 mask = dropout_mask(features.shape, self.dropout, generator=generator)
                 scores = scores + (features * mask) @ part.t()
             return scores
-        projected = expansion.projected_rows(rows, expansion.views)
-        for view, part in weights.items():
-            scores = scores + expansion.scores(view, projected, part)
-        return scores if self.memory_heads is None else scores + self.memory_heads.scores(rows)
+        scores = self.expansion().add_scores(scores, rows, weights)
+        return scores if self.memory_heads is None else self.memory_heads.add_scores(scores, rows)
 
     def hidden_states(self, inputs: ViewRows, rows: Tensor | None = None) -> Tensor:
         """Return the concatenated features of all views.  -> [rows, views x width]"""

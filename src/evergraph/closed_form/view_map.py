@@ -102,6 +102,14 @@ class ViewMap(ABC):
             parts.append(torch.stack(scores, dim=2))
         return torch.cat(parts)
 
+    def add_scores(self, scores: Tensor, rows: ViewRows, heads: Mapping[View, Tensor]) -> Tensor:
+        """Return scores plus Σ_v φ_v Vᵀ over some views.  heads: V, [classes, m] each"""
+        if heads:
+            projected = self.projected_rows(rows, tuple(heads))
+            for view, head in heads.items():
+                scores = scores + self.scores(view, projected, head)
+        return scores
+
     @abstractmethod
     def narrowed(self, width: int) -> Self:
         """Return the map of the first features of every view, with unchanged values."""

@@ -123,7 +123,6 @@ class Auto(WholeTaskLearner):
         self.probes_ = NodeSample(self.probes)
         self.embeddings_ = NodeMemory(self.budget)
         self.ledger_ = LearnedNodes()
-        self.sharpness_ = torch.zeros(2)  # without and with class codes
         self.error_ = math.inf  # on the probes, see ``mixture_loss``
 
     def _new_engine(self) -> ViewEngine:
@@ -277,10 +276,9 @@ class Auto(WholeTaskLearner):
         heads, scores = engine.solve(answers)
         uncoded = [index for index, view in enumerate(backbone.parsed) if not view.codes]
         mixtures = [engine.mixture(scores, answers, uncoded).weights, engine.fused_.weights]
-        bare, weights = self.embeddings_.solve(backbone.kernels, engine, answers, scores, mixtures)
+        mixture = self.embeddings_.solve(backbone.kernels, engine, answers, scores, mixtures)
         backbone.memory_heads = self.embeddings_.heads
-        backbone.set_heads(heads, weights, bare=bare)
-        self.sharpness_ = self.embeddings_.sharpness + torch.stack([bare, weights]).sum(1).cpu()
+        backbone.set_heads(heads, mixture)
         self.error_ = engine.loss(scores, answers)
 
     @torch.no_grad()
@@ -352,8 +350,9 @@ class Auto(WholeTaskLearner):
         """Return 1 minus the best score, since scores here estimate probabilities."""
         self._check_learned()
         scores = self.logits(graph, nodes) if logits is None else logits
-        sharpness = self.sharpness_[int(self.backbone.shows_codes(graph))] or self.sharpness_[1]
-        return 1 - scores.amax(dim=1) / float(sharpness)
+        bare, coded = self.backbone.sharpness.tolist()
+        sharpness: float = coded if self.backbone.shows_codes(graph) else bare or coded
+        return 1 - scores.amax(dim=1) / sharpness
 
     @property
     def recomputed(self) -> tuple[int, int] | None:
@@ -379,7 +378,7 @@ class Auto(WholeTaskLearner):
 
     def state(self) -> dict[str, Tensor]:
         self.solve()
-        state = super().state() | {"sharpness": self.sharpness_}
+        state = super().state()
         if isinstance(self.backbone, LandmarkFeatures):
             return state | {"columns": self.backbone.columns.cpu()}
         embeddings = self.embeddings_.state().items()
@@ -395,5 +394,4 @@ class Auto(WholeTaskLearner):
                 statistics.restore(part_of(state, f"statistics:{view}."))
             memory = part_of(state, "embeddings.")
             self.backbone.memory_heads = self.embeddings_.restored(memory, self.backbone.kernels)
-        self.sharpness_ = state["sharpness"]
         self.engine_.solved = True

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
-from weakref import WeakSet
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -251,10 +251,6 @@ class GrowingArray:
             self.tensor[positions] = rows
         return former
 
-    def room(self, rows: int) -> Tensor:
-        """Return uninitialised room for so many rows like these."""
-        return torch.from_numpy(self._empty(rows))
-
     def restore(self, state: Tensor) -> None:
         """Copy rows into a new allocation, a block at a time."""
         self._room = self._empty(len(state))
@@ -306,57 +302,19 @@ class KeptArrays(Saved):
         return {name: nodes.rows(value) for name, value in self.state().items()}
 
 
-class LentArray(GrowingArray):
-    """An array of which readers borrow rows while others are added and changed, under one lock.
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """Columns of vectors that change together, and the nodes in which they have changed.
 
-    >>> ages = LentArray(dtype=np.int64)
-    >>> ages.change(torch.arange(2), torch.tensor([4, 5]))
-    >>> lent = ages.lend(np.array([1]))
-    >>> ages.change(torch.tensor([1]), torch.tensor([7]))
-    >>> lent.rows(np.array([1])), ages.array
-    (array([5]), array([4, 7]))
+    Attributes:
+        width: number of columns.
+        rows: returns those of some nodes.  int64 [n] -> float32 [n, width]
+        changed: nodes, int64 [n] each, until they are cleared.
     """
 
-    def __init__(self, *shape: int, dtype: npt.DTypeLike = np.float32) -> None:
-        super().__init__(*shape, dtype=dtype)
-        self._loans: WeakSet[Loan] = WeakSet()  # until nobody is going to read them
-
-    def lend(self, positions: Array) -> Loan:
-        """Return some rows as they are now.  int64 [n]"""
-        loan = Loan(self, positions)
-        self._loans.add(loan)
-        return loan
-
-    def change(self, positions: Tensor, rows: Tensor) -> None:
-        """Add or overwrite rows.  int64 [n], [n, ...]"""
-        if len(positions):
-            self.extend(max(int(positions.max()) + 1 - len(self), 0))
-            for loan in self._loans:
-                loan.save(positions.numpy())
-            self.tensor[positions] = rows
-
-
-class Loan:
-    """Some rows of a ``LentArray`` as they were when they were lent."""
-
-    def __init__(self, array: GrowingArray, wanted: Array) -> None:
-        self._array = array
-        self._wanted = set(wanted.tolist())
-        self._saved: dict[int, Array] = {}  # by position
-
-    def save(self, positions: Array) -> None:
-        """Save rows that are about to be overwritten.  int64 [n]"""
-        for position in self._wanted.intersection(positions.tolist()):
-            self._saved[position] = self._array.array[position].copy()
-            self._wanted.remove(position)
-
-    def rows(self, positions: Array) -> Array:
-        """Return a copy of some of the rows as they were.  int64 [n] -> [n, ...]"""
-        rows = self._array.array[positions]
-        for place, position in enumerate(positions.tolist()):
-            if position in self._saved:
-                rows[place] = self._saved[position]
-        return rows
+    width: int
+    rows: Callable[[Array], Array]
+    changed: list[Tensor] = field(default_factory=list)
 
 
 class VectorPart(KeptArrays, ABC):
@@ -378,3 +336,28 @@ class VectorPart(KeptArrays, ABC):
     def of(self, nodes: Tensor) -> Tensor:
         """Return the same as a tensor.  int64 [n] -> float32 [n, dims]"""
         return torch.from_numpy(self.rows(nodes.numpy()))
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """What a row consists of, side by side."""
+        return (Piece(self.dims, self.rows),)
+
+
+class LiveRows(VectorPart):
+    """Base of parts of a vector that are kept as they are."""
+
+    def __init__(self, dims: int) -> None:
+        self.dims = dims
+        self._rows = GrowingArray(dims)
+        self.kept = {"rows": self._rows}
+
+    def rows(self, nodes: Array) -> Array:
+        return self._rows.array.take(nodes, axis=0)
+
+
+class VectorChange(NamedTuple):
+    """Some columns of vectors as they are now, zeros for removed nodes."""
+
+    nodes: Tensor  # int64 [n]
+    vectors: Tensor  # float32 [n, width]
+    columns: slice

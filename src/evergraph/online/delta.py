@@ -104,6 +104,11 @@ class Delta:
         both = (self.features, self.updated_features)
         return any(rows.layout != torch.strided for rows in both)
 
+    @property
+    def size(self) -> int:
+        """How many nodes, edges and late labels it names."""
+        return sum(len(getattr(self, name)) for name in PARTS)
+
     def __repr__(self) -> str:
         counts = {name: len(getattr(self, name)) for name in PARTS}
         facts = [f"{count} {PARTS[name]}" for name, count in counts.items() if count]
@@ -124,7 +129,7 @@ PARTS = {
 
 def is_empty(delta: Delta) -> bool:
     """Whether a delta changes nothing."""
-    return not delta.refit and not any(len(getattr(delta, name)) for name in PARTS)
+    return not delta.refit and not delta.size
 
 
 @dataclass(frozen=True)

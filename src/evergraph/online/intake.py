@@ -217,7 +217,7 @@ class Batch:
         return not (
             self.full
             or self.is_alone(delta)
-            or self._items + _items(delta) > MOST_ITEMS
+            or self._items + delta.size > MOST_ITEMS
             or not self._labelled.isdisjoint(node for node, _ in delta.late)
             or (len(delta.edges) and self._weighted not in (None, bool(len(delta.weights))))
             or (len(delta.nodes) and self._width not in (None, delta.features.shape[1]))
@@ -234,7 +234,7 @@ class Batch:
             self._weighted = bool(len(delta.weights))
         if len(delta.nodes):
             self._width = delta.features.shape[1]
-        self._items += _items(delta)
+        self._items += delta.size
 
 
 def merged(deltas: Sequence[CheckedDelta]) -> CheckedDelta:
@@ -270,7 +270,3 @@ def owners(deltas: Sequence[CheckedDelta]) -> Tensor:
 def labels_of(delta: Delta) -> Sequence[NodeTarget | None]:
     """Return the labels of a delta's new nodes, all None if none are given."""
     return delta.labels if len(delta.labels) else (None,) * len(delta.nodes)
-
-
-def _items(delta: Delta) -> int:
-    return len(delta.nodes) + len(delta.edges) + len(delta.late)

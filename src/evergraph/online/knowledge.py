@@ -17,6 +17,7 @@ from evergraph.online.arrays import (
     GrowingArray,
     KeptArrays,
     Packing,
+    VectorChange,
     check_of_classes,
     check_values,
     joined,
@@ -39,8 +40,7 @@ from evergraph.training.learner import part_of
 class HeadUpdate(NamedTuple):
     """The effect of a delta on vectors and head."""
 
-    nodes: Tensor  # with other vectors or labels; all such nodes only if they were requested
-    vectors: Tensor  # of these, zeros for removed ones.  float32 [n, dims]
+    changes: list[VectorChange]  # of all nodes, if they were requested
     recomputed: int  # number of embeddings computed
     counted: int  # number of labelled nodes that the head learned, or learned again
     behind: bool  # whether scores do not include all of them yet
@@ -230,15 +230,13 @@ class Knowledge(LiveVectors):
         self._exactly = self._anew = True
 
     def update_head(self, *, every: bool = False) -> HeadUpdate:
-        """Update the head to all changes since the last call.  every: return all changed vectors"""
+        """Update the head to all changes since the last call.  every: return changed vectors"""
         changes = self._with_labels()
         self._erase_traces(changes)
-        if not every:
-            changes = changes.where(changes.labelled)
-        vectors = self.of(changes.nodes)
-        counted = self._count(changes, vectors)
+        counted = self._count(changes.where(changes.labelled))
         self._solve_if_due(counted)
-        update = HeadUpdate(changes.nodes, vectors, self._recomputed, counted, self.solving.behind)
+        vectors = self.vector_changes() if every else []
+        update = HeadUpdate(vectors, self._recomputed, counted, self.solving.behind)
         self._begin_change()
         return update
 
@@ -270,26 +268,29 @@ class Knowledge(LiveVectors):
         traced = ~(marked & stay) if self._cut else marked & ~stay
         self._urgent |= self.head.erase_landmarks(nodes if self._exactly else nodes[traced])
 
-    def _count(self, changes: LabelChanges, vectors: Tensor) -> int:
+    def _count(self, changes: LabelChanges) -> int:
         """Let the head forget, move and learn; return how many nodes it has counted (again)."""
         nodes, old, new = changes
         removed = (old != new) & (old != UNLABELLED)
         added = (old != new) & (new != UNLABELLED)
-        moved = self.counted.moved(nodes, vectors, among=changes.stay, exactly=self._exactly)
+        staying = changes.where(changes.stay)
+        whole = None if self._exactly else self._touched
+        moved = self.counted.moved(staying.nodes, self.pieces, whole=whole, exactly=self._exactly)
+        moved_nodes, moved_labels = staying.nodes[moved.places], staying.old[moved.places]
+        vectors = self.of(nodes[added])
         changed = bool(changes.labelled.any())
-        num_landmarks = self.head.landmarks_wanted(
-            self.labels.counts_, changed=changed, refit=self._anew
-        )
+        counts = self.labels.counts_
+        num_landmarks = self.head.landmarks_wanted(counts, changed=changed, refit=self._anew)
         if not num_landmarks:
             self.head.forget(self.counted.of(nodes[removed]), old[removed])
-            self.head.move(moved.before, moved.after, old[moved.places])
-            self.head.learn(vectors[added], new[added])
+            self.head.move(moved.before, moved.after, moved_labels)
+            self.head.learn(vectors, new[added])
         self.counted.drop(nodes[removed])
-        self.counted.put(nodes[moved.places], moved.after)
-        self.counted.put(nodes[added], vectors[added])
+        self.counted.put(moved_nodes, moved.after)
+        self.counted.put(nodes[added], vectors)
         if num_landmarks:
             chosen = self.held.first(self.labels.every, num_landmarks)
-            self.head.use_landmarks(chosen, self.counted.of(chosen), counts=self.labels.counts_)
+            self.head.use_landmarks(chosen, self.counted.of(chosen), counts=counts)
             self._urgent = True
             return self._count_all()
         counted = len(moved.places) + int(added.sum())

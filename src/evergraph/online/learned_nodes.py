@@ -15,9 +15,11 @@ from torch import Tensor
 from evergraph.graphs import UNLABELLED
 from evergraph.graphs.csr import in_groups
 from evergraph.online.arrays import (
+    Array,
     GrowingArray,
     KeptArrays,
     Packing,
+    Piece,
     blocks,
     check_kind,
     check_values,
@@ -25,7 +27,7 @@ from evergraph.online.arrays import (
 )
 from evergraph.online.delta import NodeId
 
-ROWS = 1024  # compared at a time, so that they stay in the processor's cache
+ROWS = 512  # compared at a time, so that they stay in the processor's cache
 TINY = 1e-30  # squared lengths below it have lost digits and cannot be compared
 
 
@@ -170,7 +172,8 @@ class Counted(KeptArrays):
 
     >>> counted = Counted([1, 1], tolerance=0.1)
     >>> counted.put(torch.tensor([3]), torch.tensor([[1., 2.]]))
-    >>> moved = counted.moved(torch.tensor([3]), torch.tensor([[1.05, 3.]]))
+    >>> now = [Piece(2, lambda nodes: np.float32([[1.05, 3.]]))]
+    >>> moved = counted.moved(torch.tensor([3]), now)
     >>> moved.before, moved.after  # the first part has hardly moved
     (tensor([[1., 2.]]), tensor([[1., 3.]]))
     """
@@ -251,37 +254,56 @@ class Counted(KeptArrays):
         return torch.from_numpy(marked)
 
     def moved(
-        self, nodes: Tensor, vectors: Tensor, *, among: Tensor | None = None, exactly: bool = False
+        self,
+        nodes: Tensor,
+        pieces: Sequence[Piece],
+        *,
+        whole: Sequence[Tensor] | None = None,
+        exactly: bool = False,
     ) -> Moved:
-        """Return the nodes to be counted again.  int64 [n], float32 [n, dims]
+        """Return which of some counted nodes are to be counted again.
 
-        among: which of them are counted, by default all, bool [n]; exactly: treat τ as 0.
+        nodes: int64 [n]; pieces: of vectors; each is compared for the nodes in which it changed;
+        whole: nodes that are compared in every piece, by default all; exactly: treat τ as 0
         """
-        counted = np.arange(len(nodes)) if among is None else np.flatnonzero(among.numpy())
-        now, positions = vectors.numpy(), nodes.numpy()
-        places, total = np.empty_like(counted), 0
-        before, after = (self._rows.room(len(counted)) for _ in range(2))  # few rows are used
-        for part in blocks(len(counted), ROWS):
-            rows = counted[part]
-            slots = self._slots.array[positions[rows]] - 1
-            new = now.take(rows, axis=0)
-            old = self._rows.array.take(slots, axis=0)
-            far = np.ones((len(rows), len(self._parts)), np.bool_)
-            if self.tolerance and not exactly:
-                gaps = new - old
-                gaps *= gaps
-                far = ~(np.add.reduceat(gaps, self._starts, axis=1) <= self._reaches.array[slots])
-            # Parts below TINY count as far unless they are equal.
-            moved = np.flatnonzero(far.any(1))
-            far[moved] &= np.logical_or.reduceat(old[moved] != new[moved], self._starts, axis=1)
-            moved = np.flatnonzero(far.any(1))
-            into = slice(total, total + len(moved))
-            places[into] = rows[moved]
-            before.numpy()[into] = old[moved]
-            far_columns = np.repeat(far[moved], self._parts, axis=1)
-            after.numpy()[into] = np.where(far_columns, new[moved], old[moved])
-            total += len(moved)
-        return Moved(torch.from_numpy(places[:total]), before[:total], after[:total])
+        positions = nodes.numpy()
+        slots = self._slots.array[positions] - 1
+        far = np.zeros((len(nodes), len(self._parts)), np.bool_)
+        first_column = 0
+        for piece in pieces:
+            columns = slice(first_column, first_column + piece.width)
+            places = np.arange(len(nodes))
+            if whole is not None:
+                changed = torch.cat([*whole, *piece.changed, nodes[:0]]).numpy()
+                places = np.flatnonzero(np.isin(positions, changed))
+            first, last = np.searchsorted(self._starts, [columns.start, columns.stop])
+            for block in blocks(len(places), ROWS):
+                rows = places[block]
+                far[rows, first:last] = self._far(
+                    piece.rows(positions[rows]), slots[rows], columns, exactly=exactly
+                )
+            first_column = columns.stop
+        places = np.flatnonzero(far.any(1))
+        before = self._rows.array.take(slots[places], axis=0)
+        now = np.concatenate([piece.rows(positions[places]) for piece in pieces], axis=1)
+        after = np.where(np.repeat(far[places], self._parts, axis=1), now, before)
+        return Moved(torch.from_numpy(places), torch.from_numpy(before), torch.from_numpy(after))
+
+    def _far(self, now: Array, slots: Array, columns: slice, *, exactly: bool) -> Array:
+        """Return which parts have moved too far.  [n, width] -> bool [n, parts in these columns]"""
+        first, last = np.searchsorted(self._starts, [columns.start, columns.stop])
+        starts = np.array(self._starts[first:last]) - columns.start
+        counted = self._rows.array[slots, columns]
+        far = np.ones((len(now), last - first), np.bool_)
+        if self.tolerance and not exactly:
+            gaps = now - counted
+            gaps *= gaps
+            reaches = self._reaches.array[slots, first:last]
+            far = ~(np.add.reduceat(gaps, starts, axis=1) <= reaches)
+        # Parts below TINY count as far unless they are equal.
+        moved = np.flatnonzero(far.any(1))
+        far[moved] &= np.logical_or.reduceat(counted[moved] != now[moved], starts, axis=1)
+        return far
 
     def state(self) -> dict[str, Tensor]:
         return super().state() | {"free": torch.from_numpy(self._free.copy())}

@@ -200,7 +200,7 @@ class OnlineLearner(LearnerState):
                     results.append(result)
                 return self._written()
 
-            self.publish(write, (update.nodes, update.vectors))
+            self.publish(write, update.changes)
             return results
 
     def _batch(self, deltas: Sequence[Delta]) -> list[CheckedDelta]:
@@ -250,7 +250,7 @@ class OnlineLearner(LearnerState):
         """
         knowledge, target = self._knowledge, self.head.target
         if knowledge is None:  # empty deltas, before the first node
-            nothing = HeadUpdate(no_nodes(), torch.zeros(0, 0), 0, 0, behind=False)
+            nothing = HeadUpdate([], recomputed=0, counted=0, behind=False)
             return nothing, None, no_nodes()
         if any(map(len, (delta.nodes, delta.edges, delta.removed_edges, delta.updated))):
             knowledge.extend(delta.nodes)

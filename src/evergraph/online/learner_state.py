@@ -23,21 +23,14 @@ from evergraph.core.resources import exactly_threads
 from evergraph.core.seeding import seeded
 from evergraph.core.targets import target_of
 from evergraph.graphs import UNLABELLED
-from evergraph.online.arrays import (
-    LentArray,
-    PackedState,
-    Packing,
-    check_values,
-    joined,
-    must,
-    part_named,
-)
+from evergraph.online.arrays import PackedState, Packing, check_values, joined, must, part_named
 from evergraph.online.graph.growing_graph import GrowingGraph
 from evergraph.online.graph.live_embeddings import NODES_PER_BLOCK, LiveEmbeddings, check_whole_rows
 from evergraph.online.heads import FusedHead, TargetHead, heads
 from evergraph.online.intake import Bounds, PartsOfLearner
 from evergraph.online.knowledge import Knowledge
 from evergraph.online.view import LearnerView, PublishedState, Status
+from evergraph.online.view.published import LentArray
 from evergraph.topology import TopologyEncoder, topologies
 from evergraph.topology.cached import Scaling
 from evergraph.training.learner import part_of

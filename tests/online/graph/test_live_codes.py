@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -12,6 +13,7 @@ from evergraph.closed_form import ClassCodes
 from evergraph.closed_form.codes import class_codes
 from evergraph.closed_form.own_features import shape_of
 from evergraph.graphs import UNLABELLED
+from evergraph.online.arrays import Piece
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.online.graph.live_vectors import LiveCodes, LiveShape
@@ -125,23 +127,28 @@ class Followed:
         self.codes.name(NAMES)
         self.shape = LiveShape(self.graph)
         self.labels: dict[int, int] = {}
-        self.shadows = [torch.zeros(0, p.dims) for p in (self.live, self.codes, self.shape)]
+        self.shadows = [torch.zeros(0, piece.width) for piece in self.pieces]
         self.draw = torch.Generator().manual_seed(0)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        return [*self.live.pieces, *self.codes.pieces, *self.shape.pieces]
 
     def follow(self, change: GraphChange, told: dict[int, int]) -> None:
         self.labels = {n: c for n, c in (self.labels | told).items() if c >= 0}
         nodes, classes = torch.tensor([*told]).long(), torch.tensor([*told.values()]).long()
         moved = self.live.update(change)
         assert set(change.new.tolist()) <= set(moved.tolist())
-        felt = [moved, self.codes.update(change, nodes, classes)]
-        felt.append(self.shape.update(change))
-        parts = (self.live, self.codes, self.shape)
-        for number, (part, moved) in enumerate(zip(parts, felt, strict=True)):
-            shadow = self.shadows[number]
+        felt = [piece.changed.pop() for piece in self.live.pieces]
+        assert set(torch.cat(felt).tolist()) == set(moved.tolist())
+        felt += [self.codes.update(change, nodes, classes), self.shape.update(change)]
+        for number, (piece, moved) in enumerate(zip(self.pieces, felt, strict=True)):
+            shadow, every = self.shadows[number], np.arange(self.graph.num_nodes)
             more = torch.zeros(self.graph.num_nodes - len(shadow), shadow.shape[1])
             shadow = torch.cat([shadow, more])
-            shadow[moved], shadow[change.removed] = part.of(moved), 0
-            assert part.of(torch.arange(self.graph.num_nodes)).equal(shadow)  # nobody else moved
+            shadow[moved] = torch.from_numpy(piece.rows(moved.numpy()))
+            shadow[change.removed] = 0
+            assert torch.from_numpy(piece.rows(every)).equal(shadow)  # nobody else moved
             self.shadows[number] = shadow
 
     def step(self, step: dict[str, Any]) -> None:

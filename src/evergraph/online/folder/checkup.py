@@ -341,7 +341,7 @@ def differing(learner: OnlineLearner) -> Iterator[str]:
     other.head.use_landmarks_of(learner.head)
     moved = 0
     for nodes in labelled.split(NODES_PER_BLOCK):
-        moved += len(known.counted.moved(nodes, known.of(nodes)).places)
+        moved += len(known.counted.moved(nodes, known.pieces).places)
         other.head.learn(known.counted.of(nodes), known.labels.of(nodes))
     if moved:
         yield "counted.rows"

@@ -62,8 +62,7 @@ def read_object(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     except (ValueError, RecursionError) as error:
-        reason = str(error).splitlines()[0][:200]
-        raise DataError(f"{path}: is not JSON ({reason}): restore it from a backup") from None
+        raise DataError(f"{path}: is not JSON ({error}): restore it from a backup") from None
     if not isinstance(content, dict):
         raise DataError(f"{path}: must be a JSON object, not {type(content).__name__}")
     return content

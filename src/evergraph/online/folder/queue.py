@@ -14,7 +14,7 @@ from typing import Any
 
 from evergraph.core.errors import DataError, EvergraphError, ResourceError, StoppedError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes, digest_of
-from evergraph.online.delta import PARTS, Delta, DeltaResult
+from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.journal import Journal, JournalEntry, key_reused
 from evergraph.online.folder.markers import KeptColumns
 from evergraph.online.intake import Batch
@@ -51,11 +51,6 @@ class QueuedDelta:
         elif isinstance(error, EvergraphError):
             error = error.with_traceback(None)
         self.future.set_exception(error)
-
-    @property
-    def size(self) -> int:
-        """How many nodes and edges it names."""
-        return sum(len(getattr(self.delta, part)) for part in PARTS)
 
     def begin(self) -> bool:
         """Return whether it should be applied; from here on it cannot be cancelled."""
@@ -208,7 +203,7 @@ def one_round(
     later: list[QueuedDelta] = []
     for queued in queue:
         (now if sizes[queued.caller] < ROUND_ITEMS else later).append(queued)
-        sizes[queued.caller] += max(queued.size, 1)
+        sizes[queued.caller] += max(queued.delta.size, 1)
     small = [queued for queued in now if sizes[queued.caller] < ROUND_ITEMS]
     large = [queued for queued in now if sizes[queued.caller] >= ROUND_ITEMS]
     return small, large, later

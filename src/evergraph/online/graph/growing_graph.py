@@ -298,18 +298,10 @@ class GrowingGraph(KeptArrays):
         must("indptr", rows == wanted, f"have {wanted:,} rows, not {rows:,}")
         self.into.restore(state)
         if not self.undirected:
-            self.out_of.restore(transposed(state))
-
-
-def transposed(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Return the state of the transposed lists."""
-    rows = len(state["indptr"]) - 1
-    owners = np.repeat(np.arange(rows, dtype=np.int32), state["indptr"].diff().numpy())
-    order = state["indices"].argsort(stable=True)
-    counts = torch.bincount(state["indices"], minlength=rows)
-    indptr = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-    lists = {"indptr": indptr, "indices": torch.from_numpy(owners)[order]}
-    return lists | {"weights": state["weights"][order]} if "weights" in state else lists
+            sources, targets = self.edges().numpy()
+            weights = self.weights(torch.arange(self.num_nodes)) if self.weighted else None
+            self.out_of.extend(self.num_nodes)
+            self.out_of.insert(sources, targets, weights)
 
 
 def index_in(known: Array, nodes: Array) -> Array:

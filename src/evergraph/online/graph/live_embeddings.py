@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property, partial
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -11,7 +13,7 @@ from evergraph.graphs import Graph
 from evergraph.graphs.kernels.products import listed_product
 from evergraph.graphs.kernels.scaled_rows import empty_rows
 from evergraph.graphs.propagation import ordered_product
-from evergraph.online.arrays import Array, GrowingArray, KeptArrays, VectorPart, blocks
+from evergraph.online.arrays import Array, GrowingArray, KeptArrays, Piece, VectorPart, blocks
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph
 from evergraph.online.graph.neighbour_lists import distinct
 from evergraph.topology import MixHop, Stepwise, TopologyEncoder
@@ -139,8 +141,8 @@ class HopStates(KeptArrays):
         sent = enumerate(self._messages)
         self.kept |= {f"message_{hop}": array for hop, array in sent if array is not None}
 
-    def update(self, change: GraphChange, renewed: Tensor) -> Tensor:
-        """Follow a change; return the nodes whose embeddings changed.  int64 [n], ascending
+    def update(self, change: GraphChange, renewed: Tensor) -> list[Tensor]:
+        """Follow a change; return the nodes that changed in each hop of embeddings.  int64 [n] each
 
         renewed: older nodes whose H_0 changed.  int64 [renewed]
         """
@@ -156,8 +158,7 @@ class HopStates(KeptArrays):
             moved = graph.gatherers(torch.cat([moved, change.touched]))
             self._sum(moved, hop)
             hops.append(moved)
-        used = [hops[hop] for hop in self.topology.assembled]
-        return torch.from_numpy(distinct(torch.cat(used).numpy()))
+        return [hops[hop] for hop in self.topology.assembled]
 
     def _sum(self, nodes: Tensor, hop: int) -> None:
         """Recompute hop + 1 of some nodes from all their in-neighbours."""
@@ -243,8 +244,8 @@ class Surroundings(KeptArrays):
         self._embeddings = GrowingArray(self.dims)
         self.kept = {"unscaled": self._embeddings}
 
-    def update(self, change: GraphChange, renewed: Tensor) -> Tensor:
-        """Follow a change; return the affected nodes.  int64 [n], ascending"""
+    def update(self, change: GraphChange, renewed: Tensor) -> list[Tensor]:
+        """Follow a change; return the affected nodes.  int64 [n]"""
         graph = self.graph
         self._embeddings.follow(graph.num_nodes, change.removed)
         changed: Tensor = torch.cat([change.new, renewed]).unique()
@@ -258,11 +259,15 @@ class Surroundings(KeptArrays):
                 around = torch.cat([around, near]).unique()
             encoded = self.topology.encode(graph.induced(around))
             self._embeddings.tensor[changed] = encoded[torch.searchsorted(around, changed)]
-        return changed
+        return [changed]
 
     def rows(self, nodes: Array) -> Array:
         """Return the embeddings of some nodes, unscaled.  int64 [k] -> float32 [k, dims]"""
         return self._embeddings.array.take(nodes, axis=0)
+
+    @property
+    def stored(self) -> None:
+        """None: embeddings are not kept hop by hop."""
 
 
 class LiveEmbeddings(VectorPart):
@@ -311,7 +316,30 @@ class LiveEmbeddings(VectorPart):
         changed, including new nodes but not removed ones.  int64 [n], ascending
         """
         self.smoother.update(change)
-        return self._source.update(change, change.renewed)
+        changed = self._source.update(change, change.renewed)
+        nodes = torch.from_numpy(distinct(torch.cat(changed).numpy()))
+        by_piece = changed if len(self.pieces) == len(changed) else [nodes]
+        for piece, changed_here in zip(self.pieces, by_piece, strict=True):
+            piece.changed.append(changed_here)
+        return nodes
+
+    @cached_property
+    def pieces(self) -> tuple[Piece, ...]:
+        """Every hop, if hops are put side by side and scaled one by one."""
+        stored = self._source.stored
+        if stored is None or (self.scaling == "unit" and self.topology.units != len(stored)):
+            return super().pieces
+        return tuple(
+            Piece(rows.shape[1], partial(self._hop_rows, place))
+            for place, rows in enumerate(stored)
+        )
+
+    def _hop_rows(self, place: int, nodes: Array) -> Array:
+        """Return one hop of the embeddings of some nodes.  int64 [k] -> float32 [k, width]"""
+        stored = self._source.stored
+        assert stored is not None, "hops are put side by side"
+        rows = stored[place].take(nodes, axis=0)
+        return unit_parts(rows) if self.scaling == "unit" else rows
 
     def rows(self, nodes: Array) -> Array:
         rows = self._source.rows(nodes)

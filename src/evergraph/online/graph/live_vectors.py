@@ -12,7 +12,7 @@ from evergraph.closed_form.codes import NODES_AT_A_TIME, class_codes, codes_of_o
 from evergraph.closed_form.own_features import SHAPE_WIDTH, shape_rows
 from evergraph.closed_form.views import CODE_HOPS
 from evergraph.graphs import UNLABELLED
-from evergraph.online.arrays import Array, GrowingArray, VectorPart
+from evergraph.online.arrays import Array, GrowingArray, LiveRows, Piece, VectorChange, VectorPart
 from evergraph.online.delta import Label
 from evergraph.online.graph.growing_graph import GraphChange, GrowingGraph, no_nodes
 from evergraph.online.graph.live_embeddings import (
@@ -28,18 +28,6 @@ from evergraph.topology.rowwise import unit_parts, unit_rows
 
 ROWS_PER_BLOCK = 512  # of features, which may be wide
 NEAR, FAR = 1, 2  # hops of N
-
-
-class LiveRows(VectorPart):
-    """Base of parts of a vector that are kept as they are."""
-
-    def __init__(self, dims: int) -> None:
-        self.dims = dims
-        self._rows = GrowingArray(dims)
-        self.kept = {"rows": self._rows}
-
-    def rows(self, nodes: Array) -> Array:
-        return self._rows.array.take(nodes, axis=0)
 
 
 class LiveShape(LiveRows):
@@ -165,7 +153,7 @@ class LiveCodes(VectorPart):
         nodes = nodes[self.graph.alive[nodes]]
         # Those whose entry of diag(N²) changed.
         with_other_share = self.graph.gatherers(torch.cat([change.new, change.touched]))
-        affected = [self._hops.update(change, nodes), nodes, with_other_share]
+        affected = [*self._hops.update(change, nodes), nodes, with_other_share]
         if self.relations is not None:
             affected.append(self._gather_along(self.relations, change, nodes))
         changed = torch.from_numpy(distinct(torch.cat(affected).numpy()))
@@ -277,7 +265,9 @@ class LiveVectors:
         self._begin_change()
 
     def _begin_change(self) -> None:
-        self._touched: list[Tensor] = []
+        self._touched: list[Tensor] = []  # nodes whose vectors are compared as a whole
+        for piece in self.pieces:
+            piece.changed.clear()
         self._recomputed = 0
         self._cut = False
 
@@ -305,6 +295,11 @@ class LiveVectors:
         """Return the same as an array."""
         parts = [part.rows(nodes) for part in self._vectors]
         return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """What a vector consists of, side by side."""
+        return [piece for part in self._vectors for piece in part.pieces]
 
     def change(
         self,
@@ -337,7 +332,7 @@ class LiveVectors:
             renewed = nodes, values
             change = change.then(self.graph.renew(nodes, values))
             if self.words is not None:
-                self._touched.append(self.words.renew(nodes, words))
+                self._note(self.words, self.words.renew(nodes, words))
         if self.relations is not None:
             self.relations.extend(rows, types)
             named = relations or [PLAIN] * edges.shape[1]
@@ -350,12 +345,12 @@ class LiveVectors:
 
     def _follow(self, change: GraphChange, relabelled: Tensor, classes: Tensor) -> None:
         """Update vectors to a change of the graph and of labels, see ``recode``."""
-        self._touched += [change.removed, self.embeddings.update(change)]
-        self._recomputed += len(self._touched[-1])
+        self._touched += [change.new, change.removed]
+        self._recomputed += len(self.embeddings.update(change))
         if self.relations is not None:
-            self._touched.append(self.relations.update())
+            self._note(self.relations, self.relations.update())
         if self.shape is not None:
-            self._touched.append(self.shape.update(change))
+            self._note(self.shape, self.shape.update(change))
         if self.words is not None:
             self.words.kept["rows"].write(change.removed, 0)
         self._recode(change, relabelled, classes)
@@ -365,11 +360,29 @@ class LiveVectors:
     def _recode(self, change: GraphChange, relabelled: Tensor, classes: Tensor) -> None:
         """Update class codes.  relabelled: nodes, int64 [n]; classes: theirs by now, int64 [n]"""
         if self.codes is not None:
-            self._touched.append(self.codes.update(change, relabelled, classes))
+            self._note(self.codes, self.codes.update(change, relabelled, classes))
+
+    def _note(self, part: VectorPart, nodes: Tensor) -> None:
+        """Note the nodes in which a part that is one piece has changed."""
+        (piece,) = part.pieces
+        piece.changed.append(nodes)
+
+    def vector_changes(self) -> list[VectorChange]:
+        """Return what has changed of all vectors."""
+        changes, start = [], 0
+        for piece in self.pieces:
+            nodes = distinct(torch.cat([*self._touched, *piece.changed, no_nodes()]).numpy())
+            columns = slice(start, start + piece.width)
+            vectors = torch.from_numpy(piece.rows(nodes))
+            changes.append(VectorChange(torch.from_numpy(nodes), vectors, columns))
+            start = columns.stop
+        return changes
 
     def _all_touched(self) -> Tensor:
         """Return the nodes that changes concerned.  int64 [n], ascending"""
-        return torch.from_numpy(distinct(torch.cat([no_nodes(), *self._touched]).numpy()))
+        changed = [nodes for piece in self.pieces for nodes in piece.changed]
+        nodes = torch.cat([no_nodes(), *self._touched, *changed])
+        return torch.from_numpy(distinct(nodes.numpy()))
 
     def reached_by(self, nodes: Tensor) -> Tensor:
         """Return all nodes whose vectors these may influence, including themselves."""

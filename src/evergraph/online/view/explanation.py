@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -21,6 +21,10 @@ from evergraph.online.view.published import Reading
 from evergraph.tables.scheme import NamedValue, ValuesOf
 from evergraph.topology import MixHop, Stepwise
 from evergraph.topology.base import coefficients
+
+Record = TypeVar("Record")
+Names: TypeAlias = tuple[str, ...]
+"""Of a column, or of a column and a value."""
 
 
 @dataclass(frozen=True)
@@ -210,8 +214,8 @@ def explain(
         voices=tuple(voices),
         others=tuple(says[others].sum(0).tolist()),
         rest=tuple((scores[best] - says.sum(0)).tolist()),
-        columns=by_column[:limit],
-        values=None if values is None else by_value[:limit],
+        columns=_largest(ColumnContribution, by_column, limit),
+        values=None if values is None else _largest(ValueContribution, by_value, limit),
     )
 
 
@@ -299,10 +303,21 @@ def _parts(reading: Reading, vector: Tensor, slopes: Tensor) -> list[_Part] | No
     return parts
 
 
+def _largest(
+    record: Callable[..., Record], contributions: Iterable[tuple[Names, Tensor]], limit: int
+) -> tuple[Record, ...]:
+    """Add up contributions of the same names; return the largest sums as records, in order."""
+    sums: dict[Names, Tensor] = {}
+    for names, scores in contributions:
+        sums[names] = sums[names] + scores if names in sums else scores
+    order = sorted(sums, key=lambda names: -float(sums[names].abs().max()))
+    return tuple(record(*names, tuple(sums[names].tolist())) for names in order[:limit])
+
+
 def _column_contributions(
     parts: Sequence[_Part], names: Sequence[str]
-) -> tuple[ColumnContribution, ...]:
-    """Return what each column of features adds to the scores, the largest first."""
+) -> Iterator[tuple[Names, Tensor]]:
+    """Yield the names of columns, and what they add to the scores."""
     by_feature = sum(
         (part.scaled @ part.rows.double()) * part.slopes.double()
         for part in parts
@@ -311,45 +326,33 @@ def _column_contributions(
     assert isinstance(by_feature, Tensor), "an embedding is made of features"
     if len(names) != by_feature.shape[1]:
         names = [str(number) for number in range(by_feature.shape[1])]
-    by_column: dict[str, Tensor] = {}
-    for name, scores in zip(names, by_feature.t(), strict=True):
-        by_column[name] = by_column[name] + scores if name in by_column else scores
+    yield from zip(((name,) for name in names), by_feature.t(), strict=True)
     for part in parts:
         if part.made_of == "words":
-            by_column["words"] = part.rows[0].double() @ part.slopes.double().t()
-    return _by_largest(by_column)
+            yield ("words",), part.rows[0].double() @ part.slopes.double().t()
 
 
 def _sparse_contributions(
     known: Knowledge, parts: Sequence[_Part]
-) -> tuple[ColumnContribution, ...]:
-    """Return the same for a learner of a wide sparse array, by the values that nodes keep of it."""
-    by_column: dict[str, Tensor] = {}
+) -> Iterator[tuple[Names, Tensor]]:
+    """Yield the same for a learner of a wide sparse array, by the values that nodes keep of it."""
     for part in parts:
-        found: Contributions = [], torch.zeros(0, 0)
+        columns: Contributions = [], torch.zeros(0, 0)
         if part.made_of == "words":
-            found = of_own_words(part.rows, part.slopes)
+            columns = of_own_words(part.rows, part.slopes)
         elif part.made_of == "features" and known.words is not None:
             words = unpacked(known.words.of(part.nodes), known.word_columns.of)
-            found = of_a_sum(words, part.scaled, part.rows, part.slopes)
-        for name, scores in zip(map(str, found[0]), found[1], strict=True):
-            by_column[name] = by_column[name] + scores if name in by_column else scores
-    return _by_largest(by_column)
-
-
-def _by_largest(by_column: Mapping[str, Tensor]) -> tuple[ColumnContribution, ...]:
-    order = sorted(by_column, key=lambda name: -float(by_column[name].abs().max()))
-    return tuple(ColumnContribution(name, tuple(by_column[name].tolist())) for name in order)
+            columns = of_a_sum(words, part.scaled, part.rows, part.slopes)
+        yield from zip(((str(column),) for column in columns[0]), columns[1], strict=True)
 
 
 def _value_contributions(
     reading: Reading, parts: Sequence[_Part], values_of: ValuesOf
-) -> tuple[ValueContribution, ...]:
-    """Return what each category and word adds to the scores, the largest first.
+) -> Iterator[tuple[Names, Tensor]]:
+    """Yield column and name of categories and words, and what they add to the scores.
 
     Left out are columns of nodes whose features are no longer those of the table.
     """
-    by_value: dict[tuple[str, str], Any] = {}
     for part in parts:
         if part.made_of != "features":
             continue
@@ -363,11 +366,8 @@ def _value_contributions(
                 if not np.allclose(row[start:end], encoded, atol=1e-5):
                     continue
                 for value in values:
-                    key = column, value.value
                     scores = weight * (slopes[:, start:end] @ value.vector)
-                    by_value[key] = by_value.get(key, 0.0) + scores
-    order = sorted(by_value, key=lambda key: -float(np.abs(by_value[key]).max()))
-    return tuple(ValueContribution(*key, tuple(by_value[key].tolist())) for key in order)
+                    yield (column, value.value), torch.from_numpy(scores)
 
 
 def _by_column(values: Sequence[NamedValue]) -> dict[tuple[str, int], list[NamedValue]]:

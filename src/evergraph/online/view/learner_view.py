@@ -18,7 +18,7 @@ from evergraph.core.component import Shown
 from evergraph.core.errors import StoppedError, check_integer
 from evergraph.core.sizes import shown
 from evergraph.core.targets import Target
-from evergraph.online.arrays import LentArray, blocks
+from evergraph.online.arrays import VectorChange, blocks
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.identifiers import IdTable, check_id
 from evergraph.online.knowledge import Knowledge
@@ -29,6 +29,7 @@ from evergraph.online.view.published import (
     NODES_PER_PART,
     Answer,
     History,
+    LentArray,
     PublishedState,
     Reading,
     Status,
@@ -81,16 +82,18 @@ class LearnerView(Shown):
             self._lock, self.writing = Lock(), RLock()
 
     def publish(
-        self, write: Callable[[], PublishedState], moved: tuple[Tensor, Tensor] | None = None
+        self, write: Callable[[], PublishedState], changes: Sequence[VectorChange] = ()
     ) -> None:
         """Make a delta visible to readers.
 
-        write: updates ids and record and returns the new state; moved: positions and new embeddings
+        write: updates ids and record and returns the new state; changes: of vectors, if readers
+        have a copy of them
         """
         with self._lock:
             self.published = write()
-            if self._copied is not None and moved is not None:
-                self._copied.change(*moved)
+            if self._copied is not None:
+                for nodes, vectors, columns in changes:
+                    self._copied.change(nodes, vectors, columns)
 
     @property
     def record(self) -> PredictionRecord:

@@ -1,4 +1,4 @@
-"""The state that readers see after a delta (``PublishedState``), and the records they are given."""
+"""What readers see after a delta: the state, copied vectors, and the records they are given."""
 
 from __future__ import annotations
 
@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypedDict
+from weakref import WeakSet
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from evergraph.core.component import ShownRecord
 from evergraph.core.errors import NothingLearnedError
 from evergraph.core.targets import OneClass, Target
-from evergraph.online.arrays import GrowingArray
+from evergraph.online.arrays import Array, GrowingArray
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.heads import Scorer
 from evergraph.online.identifiers import IdTable
@@ -164,3 +167,57 @@ class Reading:
         """Return the same for people: several labels as one text."""
         cell = self.published.target.cell
         return tuple(None if key is None else cell(key) for key in self.targets(nodes))
+
+
+class LentArray(GrowingArray):
+    """An array of which readers borrow rows while others are added and changed, under one lock.
+
+    >>> ages = LentArray(dtype=np.int64)
+    >>> ages.change(torch.arange(2), torch.tensor([4, 5]))
+    >>> lent = ages.lend(np.array([1]))
+    >>> ages.change(torch.tensor([1]), torch.tensor([7]))
+    >>> lent.rows(np.array([1])), ages.array
+    (array([5]), array([4, 7]))
+    """
+
+    def __init__(self, *shape: int, dtype: npt.DTypeLike = np.float32) -> None:
+        super().__init__(*shape, dtype=dtype)
+        self._loans: WeakSet[Loan] = WeakSet()  # until nobody is going to read them
+
+    def lend(self, positions: Array) -> Loan:
+        """Return some rows as they are now.  int64 [n]"""
+        loan = Loan(self, positions)
+        self._loans.add(loan)
+        return loan
+
+    def change(self, positions: Tensor, rows: Tensor, columns: slice | None = None) -> None:
+        """Add or overwrite rows, or some columns of them.  int64 [n], [n, ...]"""
+        if len(positions):
+            self.extend(max(int(positions.max()) + 1 - len(self), 0))
+            for loan in self._loans:
+                loan.save(positions.numpy())
+            wanted = (positions,) if columns is None else (positions, columns)
+            self.tensor[wanted] = rows
+
+
+class Loan:
+    """Some rows of a ``LentArray`` as they were when they were lent."""
+
+    def __init__(self, array: GrowingArray, wanted: Array) -> None:
+        self._array = array
+        self._wanted = set(wanted.tolist())
+        self._saved: dict[int, Array] = {}  # by position
+
+    def save(self, positions: Array) -> None:
+        """Save rows that are about to be overwritten.  int64 [n]"""
+        for position in self._wanted.intersection(positions.tolist()):
+            self._saved[position] = self._array.array[position].copy()
+            self._wanted.remove(position)
+
+    def rows(self, positions: Array) -> Array:
+        """Return a copy of some of the rows as they were.  int64 [n] -> [n, ...]"""
+        rows = self._array.array[positions]
+        for place, position in enumerate(positions.tolist()):
+            if position in self._saved:
+                rows[place] = self._saved[position]
+        return rows
