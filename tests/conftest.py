@@ -19,7 +19,7 @@ from evergraph.core import packages
 os.environ.setdefault("HYPOTHESIS_NO_PLUGINS", "1")
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 # The package is imported by the fixtures that need it.
 if TYPE_CHECKING:
@@ -32,8 +32,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # The gate draws the same few examples every time: what passed here passes there. New ones, and many
 # of them, are drawn with HYPOTHESIS_PROFILE=explore, as `make test-slow` does. No example has a
 # deadline: how long one takes is a matter of what else the machine does.
-settings.register_profile("gate", derandomize=True, deadline=None, max_examples=12)
-settings.register_profile("explore", print_blob=True, deadline=None, max_examples=100)
+in_any_time = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("gate", in_any_time, derandomize=True, max_examples=12)
+settings.register_profile("explore", in_any_time, print_blob=True, max_examples=100)
 PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "gate")
 settings.load_profile(PROFILE)
 
@@ -211,7 +212,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def seen_as(chromium: Any) -> Callable[[int, str], Any]:
-    """Return what gives the browser's window a width and asks for a light or a dark scheme."""
+    """Return what gives an empty window a width and asks for a light or a dark scheme."""
 
     def dressed(width: int, scheme: str) -> Any:
         size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600}
@@ -219,6 +220,8 @@ def seen_as(chromium: Any) -> Callable[[int, str], Any]:
         media = {"prefers-color-scheme": scheme, "prefers-reduced-motion": "reduce"}
         features = [{"name": name, "value": value} for name, value in media.items()]
         chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+        chromium.get("about:blank")  # what was shown before asks and notes nothing any more
+        chromium.get_log("performance"), chromium.get_log("browser")
         return chromium
 
     return dressed

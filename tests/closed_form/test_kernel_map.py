@@ -32,7 +32,7 @@ def by_definition(one: KernelMap, vectors: torch.Tensor, weights: list[torch.Ten
     scores = torch.zeros(len(vectors), weights[0].shape[1], dtype=torch.float64)
     for view, weight in zip(one.views, weights, strict=True):
         needed = one.needed(view)
-        units = sum(one.units.get(part, 1) for part in needed)
+        units = len(needed) + view.codes  # those are two
         x = torch.cat([vectors[:, slice(*one.places[part])] for part in needed], dim=1).double()
         z = torch.cat([one.landmarks[part] for part in needed], dim=1).double()
         lengths = x.norm(dim=1)[:, None] * z.norm(dim=1)

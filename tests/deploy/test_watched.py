@@ -21,7 +21,6 @@ LEFT_OUT = {
     "evergraph_keys",
     "evergraph_deltas_since",  # the same as replay_deltas
     "evergraph_start_time_seconds",  # in the rules
-    "evergraph_process_seq",  # process_lag says what matters
     "evergraph_process_start_time_seconds",
     "evergraph_process_virtual_memory_bytes",  # resident memory says what matters
     "evergraph_process_max_fds",

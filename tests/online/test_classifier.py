@@ -218,7 +218,9 @@ def test_what_is_read(part, values, found):
         ("ids", np.array([True]), "not True"),
         ("ids", torch.tensor([0.5]), "not 0.5"),
         ("ids", torch.tensor(3), "not a single 3"),
+        ("ids", [("a", "b")], r"nodes must be ids, not \('a', 'b'\): give edges alone as edges="),
         ("features", np.zeros((3, 2)), r"shape \(3, 2\)"),
+        ("edges", pd.DataFrame(columns=list("abc")), "edges have columns a, b, c: expected source"),
         ("features", np.zeros(2), r"shape \(2,\)"),
         ("features", [["a"], ["b"]], "features must be a matrix of numbers"),
         ("features", [[1], [1, 2]], "features must be a matrix of numbers"),
@@ -238,6 +240,28 @@ def test_what_is_read(part, values, found):
 def test_what_is_none_of_these(part, values, message):
     with pytest.raises(DataError, match=message):
         READ[part](values)
+
+
+TABLE = pd.DataFrame({"id": ["a", "b"], "label": ["x", "y"], "type": ["p", "q"], "f": [1, 2]})
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"nodes": ["a"], "features": X[:1], "ids": ["b"]}, "ids are for a Data object: give node"),
+        ({"nodes": TABLE, "features": X[:2]}, "features and labels are columns of a table of node"),
+        ({"nodes": TABLE, "labels": ["x", "y"]}, "features and labels are columns of a table of n"),
+        ({"nodes": TABLE, "types": ["p", "q"]}, "types are given, but nodes have a column 'type'"),
+        ({"nodes": ["a"], "features": TABLE[["f"]]}, "has 2 rows: expected 1, one per node"),
+    ],
+)
+def test_what_contradicts_itself_is_said(given, said):
+    model = small()
+    with pytest.raises((ConfigurationError, DataError), match=said):
+        model.partial_fit(**given)
+    assert model.status().nodes == 0
+    with pytest.raises(ConfigurationError, match="give ids of nodes, or rows of new ones"):
+        started().predict(None)
 
 
 def test_a_folder_keeps_it(tmp_path):

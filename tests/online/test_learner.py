@@ -37,7 +37,7 @@ def test_what_a_delta_does():
     }
     status = one.status()
     assert (status.seq, status.nodes, status.edges, status.labelled) == (1, 4, 2, 3)
-    assert (status.classes, status.features, status.exact_forgetting) == (2, 4, True)
+    assert (status.classes, status.features) == (2, 4)
     assert one.predict(["a", "b", "c", "d"]) == ["x", "x", "y", "y"]
     classes, matrix = one.predict_proba(["d"])
     assert classes == ("x", "y")
@@ -111,6 +111,11 @@ WRONG = [
     ),
     (Delta(edges=(("a", "b", "c"),)), DataError, "edge 0 must join two nodes"),
     (Delta(late=(("nobody", "x"),)), UnknownNodeError, "late labels names node 'nobody'"),
+    (
+        Delta(late=(("a", "x", "y"),)),
+        DataError,
+        r"a late label must be a node and its label, not \(",
+    ),
     (Delta(late=(("a", None),)), DataError, "label must be text or an integer, not None"),
     (Delta(forgotten=("a",), key=3), DataError, "key must be text, not 3"),
     (Delta(nodes=("",), features=E_), DataError, "id of a node must be a text of 1 to 1024 .* ''"),
@@ -198,6 +203,6 @@ def test_half_of_g_the_sums_and_the_solution():
 
 def test_a_learner_that_has_seen_nothing_keeps_nothing():
     told = dataclasses.asdict(OnlineLearner().status())
-    said = {"exact_forgetting", "relations", "undirected"}
+    said = {"relations", "undirected"}
     other = {"accuracy": None, "metric": "accuracy", "better_than_chance": None}
     assert told == dict.fromkeys(told, 0) | dict.fromkeys(said, True) | other

@@ -186,6 +186,7 @@ def test_a_folder_asks_for_the_encoder_that_it_was_made_with(tmp_path):
         ContinualNodeClassifier.open(tmp_path / "l", columns={"title": lengths, "venue": "text"})
 
 
+@pytest.mark.usefixtures("own_parts")
 def test_an_encoder_of_a_plugin_is_found_by_its_name(call, tmp_path, monkeypatch):
     monkeypatch.setattr(choices, "_registered", {})
     nodes, _ = write_mixed(tmp_path, 0, 6)

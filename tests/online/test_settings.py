@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -51,7 +52,11 @@ def test_the_least_is_taken_and_less_is_refused(make, option, least, less):
 
 @pytest.mark.parametrize(
     ("option", "least", "less"),
-    [("snapshot_every", 1, 0), ("snapshot_bytes", 1, 0), ("retry", 0, -0.01)],
+    [
+        *((name, 1, 0) for name in ("snapshot_every", "snapshot_bytes")),
+        *((name, 0, -0.01) for name in ("replay_seconds", "close_seconds", "retry", "key_age")),
+        ("keys_kept", 0, -1),
+    ],
 )
 def test_a_folder_needs_as_much(option, least, less, tmp_path):
     with pytest.raises(ConfigurationError, match=f"{option} must be .* of at least {least}, not"):
@@ -113,11 +118,34 @@ def test_a_classifier_hands_all_its_settings_on_and_its_folder_gives_them_back(t
     assert made["topology"]["name"] == "mixhop"
     head = {"name": "auto", "width": 16, "codes": 8, "objective": "plain"}
     assert {name: made["head"][name] for name in head} == head
-    with ContinualNodeClassifier.open(tmp_path / "new") as model:
+    with ContinualNodeClassifier.open(tmp_path / "new", random_state=3) as model:
         kept = model.get_params()
     assert {name: kept[name] for name in given | beside} == given | beside
     assert (kept["topology"].name, kept["head_options"]["codes"]) == ("mixhop", 8)
-    with pytest.raises(ConfigurationError, match="objective"):
-        ContinualNodeClassifier.open(tmp_path / "new", objective="balanced")
+    drawn = np.random.RandomState(7).randint(2**31 - 1)
+    assert ContinualNodeClassifier(random_state=np.random.RandomState(7)).learner_.seed == drawn
     with pytest.raises(ConfigurationError, match="head 'analytic' has no parameter 'codes'"):
         ContinualNodeClassifier(head="analytic", head_options={"codes": 8}).status()
+
+
+@pytest.mark.parametrize(
+    ("made", "other", "said"),
+    [
+        ({"objective": "plain"}, {"objective": "balanced"}, "objective"),
+        ({"seed": 3}, {"random_state": 4}, "seed"),
+        ({"targets": "labels"}, {"targets": "class"}, "cannot be 'class': the folder has 'labels'"),
+    ],
+)
+def test_settings_that_are_not_those_of_a_folder_are_refused(made, other, said, tmp_path):
+    cannot = pytest.raises(
+        ConfigurationError, match="width cannot change: the model is in a folder"
+    )
+    with ContinualNodeClassifier.open(tmp_path / "new", **made) as model, cannot:
+        model.set_params(width=4)
+    with pytest.raises(ConfigurationError, match=said):
+        ContinualNodeClassifier.open(tmp_path / "new", **other)
+    with pytest.raises(ConfigurationError, match="only one of given and make"):
+        LearnerFolder.open(tmp_path / "new", made, make=OnlineLearner)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="file must be a folder, but is a file"):
+        ContinualNodeClassifier.open(tmp_path / "file")

@@ -72,6 +72,7 @@ def test_a_table_of_targets_is_the_same_after_it_was_stored(target):
     again.restore(table.state())
     assert list(again) == list(table) == keys
     assert again.positions(keys[::-1]).tolist() == [2, 1, 0]
+    assert again.positions([]).dtype == torch.int64  # though nothing says so
     assert keys[1] in again
     assert target.key(EXAMPLES[target.name][1]) == again.at(1)
 

@@ -57,7 +57,6 @@ def url(folder: LearnerFolder, live: Any) -> str:
 def show(chromium: Any, seen_as: Any, url: str, wait: Any) -> Callable[..., Any]:
     def opened(*, width: int = 1400, scheme: str = "light", at: str = url) -> Any:
         seen_as(width, scheme)
-        chromium.get_log("performance"), chromium.get_log("browser")
         chromium.get(at + "/")
         if at == url:
             wait("document.querySelector('.dot.live') && document.querySelector('td')")
@@ -141,32 +140,24 @@ def test_what_to_ask_next_is_what_the_learner_suggests(show, wait, folder):
     browser.find_element("css selector", "#suggestions tbody button").click()
     wait(f"document.querySelector('.verdict')?.textContent.startsWith('{found[0].id} ')")
     assert not browser.find_element("id", "raised").is_displayed()
-    assert not browser.find_element("id", "replicas").is_displayed()
     assert browser.get_log("browser") == []
 
 
 ALARMS = [{"seq": 7, "message": "accuracy of <b>all</b> is low", "value": 0.1, "expected": 0.9}]
-REPLICAS = [
-    {"role": "writer", "pid": 11, "seq": 1200, "lag": 0, "seconds": 0.0, "alive": True},
-    {"role": "reader", "pid": 12, "seq": 1190, "lag": 10, "seconds": 0.4, "alive": False},
-]
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1400, "light")])
-def test_alarms_and_replicas_are_shown(width, scheme, show, wait):
+def test_alarms_are_shown(width, scheme, show, wait):
     browser = show(width=width, scheme=scheme)
     colours = browser.execute_script(
         "const style = getComputedStyle(document.body);return [style.backgroundColor, style.color]"
     )
     paper, ink = (sum(map(int, c.strip("rgba()").split(",")[:3])) / 3 for c in colours)
     assert (paper < 40 and ink > 200) if scheme == "dark" else (paper > 220 and ink < 80)
-    browser.execute_script("showAlarms(arguments[0]); showReplicas(arguments[1])", ALARMS, REPLICAS)
+    browser.execute_script("showAlarms(arguments[0])", ALARMS)
     assert texts(browser, "#raised li") == [
         "Predictions have become worse\nAccuracy of <b>all</b> is low. Since delta 7"
     ]
-    rows = [text.split() for text in texts(browser, "#replica-list tbody tr")]
-    assert rows[0] == ["writer", "11", "1,200", "0", "deltas,", "0.0", "s", "answers"]
-    assert rows[1][-5:] == ["10", "deltas,", "0.4", "s", "gone"]
     browser.find_element("css selector", "#suggest button").click()
     wait("document.querySelector('#suggestions td')")
     look_up(browser, wait, "p9-0")

@@ -49,7 +49,7 @@ def test_metrics_are_read_strictly(client):
     assert value(metrics, "request_seconds_bucket", route=node, le="30.0") == 3
     assert not [name for name in metrics if name.endswith("_created")]
     assert [value(metrics, name) for name in ("nodes", "edges", "seq", "waiting")] == [6, 3, 1, 0]
-    assert value(metrics, "alarm", kind="accuracy") == 0
+    assert value(metrics, "alarm") == 0
     assert value(metrics, "uptime_seconds") > 0
     assert abs(value(metrics, "start_time_seconds") - time.time()) < 600
     assert value(metrics, "ready") == 1

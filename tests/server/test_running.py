@@ -154,9 +154,9 @@ def test_a_reader_answers_from_whole_deltas_and_refuses_changes(tmp_path, learne
             seen.append(told["seq"])
         teaching.join()
         assert seen == sorted(seen)
-        (process,) = client.get("/v1/status").json()["replicas"]
-        assert (process["role"], process["seq"], process["lag"]) == ("reader", 8, 0)
-        assert 'process_seq{process="0",role="reader"} 8.0' in client.get("/metrics").text
+        status = client.get("/v1/status").json()
+        assert (status["role"], status["seq"], status["lag"]) == ("reader", 8, 0)
+        assert 'process_lag{role="reader"} 0.0' in client.get("/metrics").text
         assert client.get("/readyz").json() == {"status": "ready"}
         for path, body in (("forget", {"ids": ["0-0"]}), ("compact", {}), ("upsert", None)):
             sent = body if body is not None else {"nodes": ["n"], "features": [[1.0] * 4]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,7 @@ from evergraph.closed_form.view_map import (
     Places,
     ViewMap,
 )
-from evergraph.closed_form.views import CODE_HOPS, CODES, FAR, LENGTH, RELATIONS, WORDS, View
+from evergraph.closed_form.views import FAR, LENGTH, WORDS, View
 from evergraph.graphs.kernels.row_ranges import tiled_product
 from evergraph.topology.rowwise import Matrix, RowProduct
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 JITTER, LEAST = 1e-7, 1e-4
 # The constant beside a node's own columns, relative to the usual length of these.
 LEVEL = 8.0
-# Unit vectors in a part; the length is part of one with hop 0.
-UNITS = {CODES: CODE_HOPS, RELATIONS: 3, LENGTH: 0}
 _ONE, _TINY = np.float32(1), np.float32(1e-12)
 
 
@@ -58,7 +56,6 @@ class KernelMap(ViewMap):
 
     Attributes:
         landmarks: Z, one entry per part.  float32 [landmarks, part dims] each
-        units: number of unit vectors in a part, if not one.
         columns: weight of each column of a hop, see ``column_weights``; None for equal
             weights.  float32 [d] | None
         level: c; None without it.
@@ -70,7 +67,6 @@ class KernelMap(ViewMap):
     """
 
     landmarks: Parts
-    units: Mapping[int, int] = field(default_factory=lambda: UNITS)
     columns: Tensor | None = None
     level: float | None = None
     words_alone: bool = True
@@ -81,21 +77,19 @@ class KernelMap(ViewMap):
         views: Sequence[View],
         parts: Parts,
         *,
-        units: Mapping[int, int] | None = None,
         columns: Tensor | None = None,
         level: float | None = None,
         words_alone: bool = True,
     ) -> Self:
         """Return the map of some landmarks.
 
-        parts: [landmarks, part dims] each; units: where they differ from the default; level: c, if
-        own features have it beside them already, see ``with_constant``
+        parts: [landmarks, part dims] each; level: c, if own features have it beside them already,
+        see ``with_constant``
         """
         landmarks = {part: _column_weighted(part, rows, columns) for part, rows in parts.items()}
         for part in landmarks.keys() - {WORDS}:
             landmarks[part] = landmarks[part].contiguous()
-        units = {**UNITS, **(units or {})}
-        return cls(tuple(views), landmarks, units, columns, level, words_alone)
+        return cls(tuple(views), landmarks, columns, level, words_alone)
 
     @property
     def width(self) -> int:
@@ -105,10 +99,6 @@ class KernelMap(ViewMap):
     @property
     def sizes(self) -> Mapping[int, int]:
         return {part: rows.shape[1] for part, rows in self.landmarks.items()}
-
-    @property
-    def directions(self) -> Parts:
-        return {part: rows.t() for part, rows in self.landmarks.items()}
 
     @property
     def device(self) -> torch.device:
@@ -159,13 +149,14 @@ class KernelMap(ViewMap):
         return WordProducts.of(self.landmarks[WORDS])
 
     def multiplier(self, parts: Sequence[int]) -> Multiplier:
-        return self._words if WORDS in parts else super().multiplier(parts)
+        if WORDS in parts:
+            return self._words
+        return RowProduct.of(torch.cat([self.landmarks[part] for part in parts], dim=1).t())
 
     def _landmark_lengths(self, view: View) -> tuple[int, Tensor]:
         """Return how many unit vectors a view has, and the length of every landmark in it."""
-        needed = self.needed(view)
-        count = sum(self.units.get(part, 1) for part in needed)
-        return count, torch.stack([self._squares[p] for p in needed]).sum(0).div(count).sqrt()
+        count, squares = self.units(view), [self._squares[part] for part in self.needed(view)]
+        return count, torch.stack(squares).sum(0).div(count).sqrt()
 
     @cached_property
     def _squares(self) -> Parts:

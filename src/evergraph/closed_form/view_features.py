@@ -19,6 +19,7 @@ from evergraph.closed_form.memory_heads import MemoryHeads, memory_views
 from evergraph.closed_form.own_features import SHAPE_WIDTH, Words, shape_of
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import (
+    CODE_HOPS,
     CODES,
     ENDLESS,
     FAR,
@@ -200,9 +201,8 @@ class ViewFeatures(Backbone):
         self, views: Sequence[View], rows: ViewRows, columns: Tensor | None = None
     ) -> KernelMap:
         """Return the kernels of some nodes.  columns: see ``KernelMap``"""
-        parts = rows.taken(self.device).parts((*self.near, *self.far))
-        units = {CODES: 3} if self.sees_relations else None
-        return KernelMap.of(views, parts, units=units, columns=columns)
+        parts = rows.taken(self.device).parts()
+        return KernelMap.of(views, parts, columns=columns)
 
     def set_heads(self, heads: Sequence[Tensor], mixture: Tensor) -> None:
         """Set W_v = a_v V_vᵀ of every view.
@@ -225,6 +225,16 @@ class ViewFeatures(Backbone):
         """Whether the training graph has relations."""
         return bool(self.related) if self.begun else bool(self._has_relations)
 
+    def with_codes(self, rows: ViewRows) -> ViewRows:
+        """Return rows that every view can use: without labels nearby, class codes are zeros."""
+        if rows.codes is not None or not self.coded:
+            return rows
+        none = rows.hops.new_zeros(1, CODE_HOPS * self.code_width).expand(len(rows.hops), -1)
+        arrays = {**rows.arrays, (CODES,): none}
+        if self.sees_relations:
+            arrays[(RELATION_CODES,)] = none[:, : self.code_width]
+        return replace(rows, arrays=arrays)
+
     @property
     def code_dims(self) -> int:
         """Width of class codes: two hops, and one along relations."""
@@ -233,7 +243,7 @@ class ViewFeatures(Backbone):
     def prepare(self, graph: Graph) -> ViewRows:
         """Return hops and codes of all nodes; no codes if the graph shows no label."""
         rows = self._prepared.get(graph)
-        if rows is None or (self.far and rows.far is None):
+        if rows is None or (self.far and self.far not in rows.arrays):
             rows = self._prepared[graph] = self._rows(graph)
         return rows
 
@@ -248,13 +258,13 @@ class ViewFeatures(Backbone):
         in_memory = self.memory_heads.used(coded=coded) if self.memory_heads else []
         far = any(view.is_far for view in (*self._weights(coded=coded), *in_memory))
         rows = self._prepared.get(graph)
-        if rows is not None and (rows.far is not None or not far):
+        if rows is not None and (self.far in rows.arrays or not far):
             return rows, nodes.to(self.device)
         dims = min(graph.num_features, self.widest or graph.num_features) * len(self.near)
         asked = self._asked.pop(graph, None)
         if asked is None and graph.num_nodes * dims >= LARGE:
             asked = nodes, self._rows(graph, far=far, nodes=nodes)
-        if asked and torch.equal(asked[0], nodes) and (asked[1].far is not None or not far):
+        if asked and torch.equal(asked[0], nodes) and (self.far in asked[1].arrays or not far):
             self._asked[graph] = asked
             return asked[1], None
         rows = self._prepared[graph] = self._rows(graph, far=far)
@@ -267,21 +277,22 @@ class ViewFeatures(Backbone):
             if alone and not self.sees_relations:
                 relations_of(graph)  # raises
         near, code_cache, along, along_codes, *_ = self._caches
-        codes = code_cache(graph) if self.shows_codes(graph) else None
-        if codes is not None and self.sees_relations:
-            codes = torch.cat([codes, along_codes(graph)], dim=1)
 
         def asked(rows: Tensor) -> Tensor:
             return rows if nodes is None else rows.index_select(0, nodes.to(rows.device))
 
-        return ViewRows(
-            near(graph, nodes),
-            None if codes is None else asked(codes),
-            relations=asked(along(graph)) if self._sees_along else None,
-            shape=shape_of(graph, nodes).to(self.device) if self.shaped else None,
-            far=asked(self._far(graph)) if self.far and far else None,
-            words=self._words(graph, nodes),
-        )
+        arrays = {self.near: near(graph, nodes)}
+        if self.shows_codes(graph):
+            arrays[(CODES,)] = asked(code_cache(graph))
+            if self.sees_relations:
+                arrays[(RELATION_CODES,)] = asked(along_codes(graph))
+        if self._sees_along:
+            arrays[(RELATIONS,)] = asked(along(graph))
+        if self.shaped:
+            arrays[(SHAPE,)] = shape_of(graph, nodes).to(self.device)
+        if self.far and far:
+            arrays[self.far] = asked(self._far(graph))
+        return ViewRows(arrays, self._words(graph, nodes))
 
     def _far(self, graph: Graph) -> Tensor:
         *_, far_hops, end_of_hops = self._caches
@@ -325,13 +336,6 @@ class ViewFeatures(Backbone):
             sizes |= {SHAPE: SHAPE_WIDTH}
         sizes |= dict.fromkeys(self.far, min(self._dims, FAR_WIDTH))
         drawn = RandomMap.drawn(self.parsed, sizes, width=self.width, seed=seed, device=self.device)
-        if self.sees_relations:
-            # All class codes of a node form one part here, as ``prepare`` concatenates them.
-            matrices = dict(drawn.matrices)
-            matrices[CODES] = torch.cat([matrices[CODES], matrices.pop(RELATION_CODES)])
-            if not self._sees_along:
-                del matrices[RELATIONS]
-            drawn = replace(drawn, matrices=matrices, units={CODES: 3, RELATIONS: 3})
         self._drawn = seed, drawn
         return drawn
 
@@ -376,10 +380,7 @@ class ViewFeatures(Backbone):
     def hidden_states(self, inputs: ViewRows, rows: Tensor | None = None) -> Tensor:
         """Return the concatenated features of all views.  -> [rows, views x width]"""
         asked = inputs if rows is None else inputs.of(rows)
-        if asked.codes is None:
-            no_codes = asked.hops.new_zeros(len(asked.hops), self.code_dims)
-            asked = replace(asked, codes=no_codes)
-        expand = self.expansion()
+        asked, expand = self.with_codes(asked), self.expansion()
         return torch.cat([torch.cat([*expand(part)], dim=1) for part in expand.blocks(asked)])
 
     def expands_like(self, other: ViewFeatures) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from evergraph.closed_form.statistics import over_few_rows
-from evergraph.closed_form.views import CODE_HOPS, CODES, RELATIONS, WORDS, View, ViewRows
+from evergraph.closed_form.views import UNITS, WORDS, View, ViewRows
 from evergraph.graphs.kernels.row_ranges import spread, tiled_product
 from evergraph.topology.rowwise import Matrix, RowProduct
 
@@ -75,11 +75,6 @@ class ViewMap(ABC):
     def device(self) -> torch.device:
         """Device on which features are computed."""
 
-    @property
-    @abstractmethod
-    def directions(self) -> Parts:
-        """What each part is multiplied with.  [part dims, m] each"""
-
     @abstractmethod
     def projected(self, parts: Parts) -> Parts:
         """Return the shared values of some parts.  [n, part dims] each -> [n, ...] each"""
@@ -130,9 +125,9 @@ class ViewMap(ABC):
         vector: x, [dims]; weights: W of every view, [m, classes] each -> [classes, dims]
         """
 
+    @abstractmethod
     def multiplier(self, parts: Sequence[int]) -> Multiplier:
-        """Return what multiplies rows of adjacent parts with their directions."""
-        return RowProduct.of(torch.cat([self.directions[part] for part in parts]))
+        """Return what multiplies rows of adjacent parts with directions or landmarks."""
 
     @cached_property
     def _groups(self) -> list[tuple[slice, Multiplier, list[int]]]:
@@ -151,7 +146,7 @@ class ViewMap(ABC):
         return groups
 
     def totals(self, vectors: Matrix) -> Matrix:
-        """Return the products of each view's parts with ``directions``, summed.
+        """Return the products of each view's parts with directions or landmarks, summed.
 
         [n, dims] -> [n, views, m]
         """
@@ -169,6 +164,10 @@ class ViewMap(ABC):
         if WORDS in existing and self.words_alone:  # hop 0 is an estimate of them
             wanted.pop(0, None)
         return tuple(part for part in wanted if part in existing)
+
+    def units(self, view: View) -> int:
+        """Return the number of unit vectors in the parts of a view."""
+        return sum(UNITS.get(part, 1) for part in self.needed(view))
 
     def __call__(self, rows: ViewRows | Tensor) -> Iterator[Tensor]:
         """Yield the features of each view; without codes, only of views that need none.
@@ -220,7 +219,7 @@ class ViewMap(ABC):
         """Return the shared values that some views need of rows, see ``projected``."""
         needed = self.needed(*views)
         rows = rows if WORDS in needed else replace(rows, words=None)
-        parts = rows.taken(self.device).parts([part for part in self.sizes if part >= 0])
+        parts = rows.taken(self.device).parts()
         assert parts.keys() >= set(needed), "rows must have the relations of the training graph"
         return self.projected({part: parts[part] for part in needed})
 
@@ -265,17 +264,17 @@ class RandomMap(ViewMap):
 
     Attributes:
         matrices: R of every part.  float32 [part dims, m] each
-        units: number of unit vectors in a part, if more than one.
         total: m, if these are the first of more features; else their own number.
 
-    >>> two = RandomMap((View((0,)), View((0,), True)),
-    ...                 {0: torch.tensor([[1., -1.]]), CODES: torch.tensor([[1., 3.]])}, {CODES: 1})
-    >>> [f.tolist() for f in two(ViewRows(torch.tensor([[1.]]), torch.tensor([[1.]])))]
+    >>> from evergraph.closed_form.views import SHAPE
+    >>> two = RandomMap((View((0,)), View((0,), shaped=True)),
+    ...                 {0: torch.tensor([[1., -1.]]), SHAPE: torch.tensor([[1., 3.]])})
+    >>> rows = ViewRows({(0,): torch.tensor([[1.]]), (SHAPE,): torch.tensor([[1.]])})
+    >>> [f.tolist() for f in two(rows)]
     [[[1.0, 0.0]], [[1.4142..., 1.4142...]]]
     """
 
     matrices: Parts
-    units: Mapping[int, int] = field(default_factory=lambda: {CODES: CODE_HOPS, RELATIONS: 3})
     total: int | None = None
 
     @classmethod
@@ -307,10 +306,6 @@ class RandomMap(ViewMap):
         return {part: len(matrix) for part, matrix in self.matrices.items()}
 
     @property
-    def directions(self) -> Parts:
-        return self.matrices
-
-    @property
     def device(self) -> torch.device:
         return next(iter(self.matrices.values())).device
 
@@ -336,10 +331,12 @@ class RandomMap(ViewMap):
         over_few_rows(work, out)
         return out
 
+    def multiplier(self, parts: Sequence[int]) -> Multiplier:
+        return RowProduct.of(torch.cat([self.matrices[part] for part in parts]))
+
     def scale(self, view: View) -> float:
         """Return √(2/(m|v|))."""
-        count = sum(self.units.get(part, 1) for part in self.needed(view))
-        return math.sqrt(2 / ((self.total or self.width) * count))
+        return math.sqrt(2 / ((self.total or self.width) * self.units(view)))
 
     def rowwise(self, vectors: Matrix) -> Matrix:
         features = self.totals(vectors)

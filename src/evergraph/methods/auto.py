@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
@@ -15,12 +15,12 @@ from evergraph.closed_form.fusing import Answers
 from evergraph.closed_form.kept_nodes import (
     PARTS,
     PLENTY,
-    KeptNodes,
     LearnedNodes,
     LedgerEntries,
     NodeSample,
     guessed,
     ids_holding,
+    nodes_per_class,
 )
 from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.memory_heads import NodeMemory
@@ -215,8 +215,8 @@ class Auto(WholeTaskLearner):
     ) -> None:
         """Choose landmarks among training nodes, then among guesses if there is room."""
         assert isinstance(self.backbone, LandmarkFeatures)
-        rows = self._with_codes(graph_rows.of(train))
-        guessed_rows = self._with_codes(graph_rows.of(guesses))
+        rows = self.backbone.with_codes(graph_rows.of(train))
+        guessed_rows = self.backbone.with_codes(graph_rows.of(guesses))
         if self.memory is not None:
             most = int(LANDMARK_SHARE * parse_size(self.memory)) // (2 * self._dims_of(rows))
             self.landmarks_.most = min(self.backbone.width, max(most, 1))
@@ -228,7 +228,7 @@ class Auto(WholeTaskLearner):
 
     def _add_part(self, part: str, entries: LedgerEntries, graph_rows: GraphRows) -> None:
         """Count training nodes and keep some; keep some validation nodes as probes."""
-        rows = self._with_codes(graph_rows.of(entries))
+        rows = self.backbone.with_codes(graph_rows.of(entries))
         if part == "train":
             self._count(entries, rows)
         self._limit(self._dims_of(rows))
@@ -242,7 +242,7 @@ class Auto(WholeTaskLearner):
 
     def _limit(self, dims: int) -> None:
         """Set how many nodes of a class may be kept.  dims: of a node, see ``_dims_of``"""
-        kept = KeptNodes.within(
+        embeddings, probes = nodes_per_class(
             None if self.memory is None else parse_size(self.memory),
             classes=self._check_learned().num_classes,
             dims=dims,
@@ -250,19 +250,12 @@ class Auto(WholeTaskLearner):
             width=self.backbone.width,
             landmarks=len(self.landmarks_) if self.backbone.on_landmarks else None,
         )
-        self.embeddings_.per_class = min(self.budget, kept.embeddings)
-        self.probes_.per_class = min(self.probes, kept.probes)
+        self.embeddings_.per_class = min(self.budget, embeddings)
+        self.probes_.per_class = min(self.probes, probes)
 
     def _dims_of(self, rows: ViewRows) -> int:
         """Return how many values of two bytes a node has, with class codes if a view has them."""
         return rows.dims + self.backbone.code_dims * self.backbone.coded
-
-    def _with_codes(self, rows: ViewRows) -> ViewRows:
-        """Return rows that every view can use: without labels nearby, the code is zeros."""
-        if rows.codes is not None or not self.backbone.coded:
-            return rows
-        codes = rows.hops.new_zeros(1, self.backbone.code_dims)
-        return replace(rows, codes=codes.expand(len(rows.hops), -1))
 
     def solve(self) -> None:
         """Set heads and mixture from statistics and probes, if these have changed."""
@@ -272,7 +265,7 @@ class Auto(WholeTaskLearner):
         space, labels = self._check_learned(), self.probes_.labels_
         engine.grow(space.num_classes)
         allowed = space.allowed(space.task_of(labels))
-        answers = Answers(self._with_codes(self.probes_.rows_), labels, allowed=allowed)
+        answers = Answers(self.backbone.with_codes(self.probes_.rows_), labels, allowed=allowed)
         heads, scores = engine.solve(answers)
         uncoded = [index for index, view in enumerate(backbone.parsed) if not view.codes]
         mixtures = [engine.mixture(scores, answers, uncoded).weights, engine.fused_.weights]
@@ -305,8 +298,9 @@ class Auto(WholeTaskLearner):
             )
         # All nodes of this graph are removed as they were counted, and added as they are now.
         graph_rows, learned = self._rows_of(graph, known_as), self.ledger_.among(known_as)
-        self._count(learned["train"], self._with_codes(graph_rows.of(learned["train"])), sign=-1)
-        self.embeddings_.drop(learned["train"].ids)
+        train = learned["train"]
+        self._count(train, self.backbone.with_codes(graph_rows.of(train)), sign=-1)
+        self.embeddings_.drop(train.ids)
         self.probes_.drop(learned["validation"].ids)
         self.ledger_.strike(ids)
         graph_rows = self._rows_of(graph, known_as)

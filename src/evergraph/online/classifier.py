@@ -292,8 +292,8 @@ class ContinualNodeClassifier(Estimator):
     def forget(self, ids: Any, *, key: str | None = None) -> ContinualNodeClassifier:
         """Remove nodes, their edges and what was learned from them.
 
-        If ``status().exact_forgetting``, no trace of them is left, except in how columns are read:
-        medians, scales and word counts of the first table stay.
+        No trace of them is left, except in how columns are read: medians, scales and word counts
+        of the first table stay.
         """
         return self._submit(Delta(forgotten=conversion.as_ids(ids, "ids"), key=key))
 

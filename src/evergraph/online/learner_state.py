@@ -131,7 +131,6 @@ class LearnerState(LearnerView):
             memory=0 if known is None else known.nbytes,
             predicted=record.prequential.asked,
             accuracy=record.prequential.accuracy,
-            exact_forgetting=True,
             metric=target.running,
             relations=self.head.takes_relations and (known is None or known.relations is not None),
             solved=self._solved,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from math import sqrt
 from statistics import fmean, variance
-from typing import NamedTuple, TypedDict
+from typing import TypedDict
 
 import torch
 from torch import Tensor
@@ -169,16 +169,6 @@ class Alarm:
     message: str  # one sentence
     value: float  # the metric in the window that raised it
     expected: float  # the metric before
-    kind: str = "accuracy"  # the only one
-
-
-class Verdict(NamedTuple):
-    """The test of a window."""
-
-    on: bool  # whether the alarm is raised after it
-    value: float  # its mean
-    expected: float  # the mean of the windows before it
-    answers: int  # its number of predictions
 
 
 class Watch(Saved):
@@ -191,7 +181,7 @@ class Watch(Saved):
         t = ± (x - μ) / √((1 + 1/K) max(s², p (1 - p) / n))
 
     raises the alarm above the quantile of Student's t with K - 1 degrees of freedom that a steady
-    stream of Gaussian means exceeds once in 1 / ``level`` windows, provided that the difference is
+    stream of Gaussian means exceeds once in 1 / ``ALARM_LEVEL`` windows, provided that the difference is
     relevant: 0.05 for shares, a tenth of μ for errors. The variance of shares is at least the
     binomial one, with p = (Σ amounts + 1) / (Σ answers + 2) over the earlier windows; errors of
     numbers (which must not rise, where shares must not fall) have no such bound. Windows that raise
@@ -203,37 +193,31 @@ class Watch(Saved):
     >>> from evergraph.core.targets import target_of
     >>> watch = Watch(target_of("class"), window=100)
     >>> for seq in range(1, 12):
-    ...     _ = watch.see(seq, 100, 90 if seq < 11 else 10)
+    ...     watch.see(seq, 100, 90 if seq < 11 else 10)
     >>> [(alarm.seq, alarm.value) for alarm in watch.alarms()]
     [(11, 0.1)]
     """
 
-    def __init__(
-        self, target: Target, *, window: int = WINDOW_SIZE, level: float = ALARM_LEVEL
-    ) -> None:
-        self.target = target
-        self.window, self.level = window, level
+    def __init__(self, target: Target, *, window: int = WINDOW_SIZE) -> None:
+        self.target, self.window = target, window
         self.past_: list[Window] = []
         self.unusual_: list[Window] = []  # since the alarm was raised
         self.open_: Window = (0.0, 0.0)  # the window being filled
-        self._raised: tuple[int, Verdict] | None = None  # number of the delta, and its test
+        # Number of the delta, mean of its window, mean before it, and predictions in the window.
+        self._raised: tuple[int, float, float, int] | None = None
 
-    def see(self, seq: int, answers: int, amount: float) -> Verdict | None:
-        """Add the predictions of a delta.
-
-        answers, amount: ``asked`` and ``right`` of the record. -> the test of a window that they
-        complete, once there are enough windows
-        """
+    def see(self, seq: int, answers: int, amount: float) -> None:
+        """Add the predictions of a delta.  answers, amount: ``asked`` and ``right`` of the record"""
         self.open_ = (self.open_[0] + answers, self.open_[1] + amount)
         if self.open_[0] < self.window:
-            return None
+            return
         full, self.open_ = self.open_, (0.0, 0.0)
         if len(self.past_) < MIN_WINDOWS:
             self.past_.append(full)
-            return None
+            return
         means = [total / count for count, total in self.past_]
         expected = fmean(means)
-        on = self._beyond(full, means, END_LEVEL if self.unusual_ else self.level)
+        on = self._beyond(full, means, END_LEVEL if self.unusual_ else ALARM_LEVEL)
         if on:
             self.unusual_.append(full)
         if len(self.unusual_) == MAX_WINDOWS:  # the change is permanent
@@ -242,9 +226,8 @@ class Watch(Saved):
             self.past_ = [*self.past_, full][-MAX_WINDOWS:]
         if not on:
             self.unusual_ = []
-        verdict = Verdict(on, full[1] / full[0], expected, int(full[0]))
-        self._raised = (self._raised or (seq, verdict)) if on else None
-        return verdict
+        raised = seq, full[1] / full[0], expected, int(full[0])
+        self._raised = (self._raised or raised) if on else None
 
     def _beyond(self, full: Window, means: Sequence[float], level: float) -> bool:
         from scipy.special import stdtrit
@@ -265,14 +248,14 @@ class Watch(Saved):
         """Return the alarm while it is raised, else ()."""
         if self._raised is None:
             return ()
-        seq, (_, value, expected, answers) = self._raised
+        seq, value, expected, answers = self._raised
         now, usual = self.target.shown(value), self.target.shown(expected)
         sentence = f"{self.target.running} of the last {answers:,} predictions is {now}"
         return (Alarm(seq, f"{sentence}: expected about {usual}", value, expected),)
 
     def state(self) -> dict[str, Tensor]:
         """Return everything kept, by name.  float64: whole numbers are exact to 2⁵³"""
-        rows = [] if self._raised is None else [[self._raised[0], *self._raised[1][1:]]]
+        rows = [] if self._raised is None else [self._raised]
         parts = {"past": self.past_, "unusual": self.unusual_, "open": [self.open_]}
         kept = {
             f"accuracy.{name}": torch.tensor(windows, dtype=torch.float64).reshape(-1, 2)
@@ -286,7 +269,7 @@ class Watch(Saved):
             for name in ("past", "unusual", "open")
         )
         for seq, value, expected, answers in state["raised"].tolist():
-            self._raised = int(seq), Verdict(True, float(value), float(expected), int(answers))
+            self._raised = int(seq), value, expected, int(answers)
 
 
 OnAlarm = Callable[[Alarm], object]
@@ -305,4 +288,4 @@ def report(alarms: Iterable[Alarm], call: OnAlarm, *, after: int) -> None:
 
 def warn(alarm: Alarm) -> None:
     """Write an alarm to the log."""
-    log.warning("alarm (%s): %s", alarm.kind, alarm.message)
+    log.warning("alarm: %s", alarm.message)

@@ -61,11 +61,9 @@ GAUGES = {
     "bytes_since": "Journal bytes since the last snapshot.",
     "keys": "Delta keys kept.",
 }
-PROCESS_GAUGES = {
-    "seq": "Deltas that the answers of the process include.",
-    "lag": "Replication lag in deltas.",
-    "seconds": "Replication lag in seconds.",
-    "alive": "1 if it answers.",
+LAGS = {
+    "lag": "Deltas by which the process is behind the one that writes.",
+    "lag_seconds": "Seconds by which it is behind.",
 }
 MAX_LINES = 10_000  # of the log, that may wait
 EXIT_SECONDS = 2.0  # to write the remaining lines at exit
@@ -180,12 +178,10 @@ class ServiceCollector(Collector):
         for gauge in gauges:
             yield _metric(*gauge)
         raised = bool(service.alarms()["alarms"])
-        yield _metric("alarm", "1 while the accuracy alarm is raised.", raised, kind="accuracy")
+        yield _metric("alarm", "1 while the accuracy alarm is raised.", raised)
         yield _metric("build_info", "The version, as a label.", 1, version=own_version())
-        process = service.process()
-        for name, meaning in PROCESS_GAUGES.items():
-            value = getattr(process, name)
-            yield _metric(f"process_{name}", meaning, value, process="0", role=process.role)
+        for name, meaning in LAGS.items():
+            yield _metric(f"process_{name}", meaning, values[name], role=values["role"])
 
 
 def folder_gauges(status: FolderStatus, *, now: float) -> list[tuple[str, str, float]]:

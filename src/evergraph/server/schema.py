@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Union, get_args, get_origin, get_type_hints, is_typeddict
@@ -105,27 +105,6 @@ def _model_type(kind: Any) -> Any:
     return described(kind, kind.__name__) if is_record else kind
 
 
-@dataclass(frozen=True)
-class Process:
-    """A process that serves a folder.
-
-    Attributes:
-        role: ``writer``, or ``reader`` if it follows the process that writes.
-        pid: process id.
-        seq: deltas that its answers include.
-        lag: acknowledged deltas that it has not applied yet.
-        seconds: time since it was last up to date; 0 while it is.
-        alive: whether it answers.
-    """
-
-    role: str
-    pid: int
-    seq: int
-    lag: int
-    seconds: float
-    alive: bool
-
-
 class ErrorReply(BaseModel):
     """What was wrong, in one sentence. Nothing was changed."""
 
@@ -212,10 +191,14 @@ StatusReply = described(
         Field(description=f"Names of the newest {MAX_NAMES} classes, in order of arrival."),
     ),
     waiting=(int, Field(description="Changes in the queue.")),
-    replicas=(
-        list[described(Process, "Process")],  # type: ignore[misc]
-        Field(description="The process that answers."),
+    role=(
+        str,
+        Field(
+            description="Of the process: `writer`, or `reader` if it follows the one that writes."
+        ),
     ),
+    lag=(int, Field(description="Acknowledged deltas that it has not applied yet.")),
+    lag_seconds=(float, Field(description="Time since it was last up to date; 0 while it is.")),
     **_model_fields(FolderStatus, *OF_THE_FOLDER),
 )
 NodeReply = described(

@@ -176,14 +176,13 @@ class Service:
                 403, "this process is read-only: send the request to the one that writes"
             )
 
-    def process(self) -> schema.Process:
-        """Return the role of this process and its replication lag."""
-        seq = self.folder.seq
+    def _process(self) -> dict[str, Any]:
+        """Return the role of this process, and how far it is behind the one that writes."""
         if not self.folder.readonly:
-            return schema.Process("writer", os.getpid(), seq, 0, 0.0, True)
-        lag = max(acknowledged_in(self.folder.path / ACKNOWLEDGED_FILE) - seq, 0)
+            return {"role": "writer", "lag": 0, "lag_seconds": 0.0}
+        lag = max(acknowledged_in(self.folder.path / ACKNOWLEDGED_FILE) - self.folder.seq, 0)
         seconds = round(time.monotonic() - self._followed, 3) if lag else 0.0
-        return schema.Process("reader", os.getpid(), seq, lag, seconds, True)
+        return {"role": "reader", "lag": lag, "lag_seconds": seconds}
 
     def readiness(self) -> dict[str, Any]:
         """Return ``{"status": "ready"}``, or another status and the reason."""
@@ -282,9 +281,8 @@ class Service:
                 of_folder[name] = without_paths(of_folder[name], self.folder.path)
         of_learner = asdict(self.view.status())
         names = list(self.view.classes[-schema.MAX_NAMES :])
-        processes = [asdict(self.process())]
-        of_service = {"names": names, "waiting": self.writer.waiting, "replicas": processes}
-        return of_learner | of_service | of_folder
+        of_service = {"names": names, "waiting": self.writer.waiting}
+        return of_learner | of_service | self._process() | of_folder
 
     def alarms(self) -> dict[str, Any]:
         """Return the accuracy alarm while it is raised."""

@@ -204,6 +204,21 @@ def _is_the_same_or_refused(source: Path, to: Path, *, same: bool = True) -> Non
     shutil.rmtree(to)
 
 
+def test_what_is_not_there_or_no_backup_is_said_and_nothing_is_made(tmp_path):
+    source = filled(tmp_path / "learner", 1)
+    (source / JOURNAL_FILE).unlink()
+    with tarfile.open(tmp_path / "empty.tar", "w"):
+        pass
+    for make, said in (
+        (lambda to: restore(tmp_path / "nothing", to), "nothing: does not exist"),
+        (lambda to: restore(tmp_path / "empty.tar", to), "holds no evergraph-learner.json"),
+        (lambda to: backup(source, to), "journal.sqlite: is missing: restore the folder from a ba"),
+    ):
+        with pytest.raises(DataError, match=said):
+            make(tmp_path / "made")
+        assert not (tmp_path / "made").exists()
+
+
 def test_an_archive_cannot_write_elsewhere(tmp_path):
     for name in ("../out", "/tmp/out", "snapshot-1/../../out", "snapshot-1/other", "lock"):
         with tarfile.open(tmp_path / "a.tar", "w") as archive:

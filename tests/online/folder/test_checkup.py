@@ -190,6 +190,20 @@ OF_FILES = {
     "nothing acknowledged": (gone(ACKNOWLEDGED_FILE), ACKNOWLEDGED_FILE, "missing"),
     "leftovers": (lambda folder: (folder / ".aside-9").mkdir(), ".aside-9", "killed"),
     "an unknown file": (write("notes.txt", b""), "notes.txt", "not belong"),
+    "an unknown file of a snapshot": (
+        write("snapshot-5/notes.txt", b""),
+        "snapshot-5/notes.txt",
+        "does not belong to a snapshot",
+    ),
+    "columns that are none": (write("columns.json", b"{"), "columns.json", "is not JSON"),
+    "a journal before all snapshots": (
+        lambda folder: (
+            sql("DELETE FROM deltas WHERE seq > 4", "DELETE FROM keys WHERE seq > 4")(folder),
+            gone(ACKNOWLEDGED_FILE)(folder),
+        ),
+        JOURNAL,
+        "ends with delta 4, before snapshot-5",
+    ),
     "rights": (lambda folder: (folder / JOURNAL).chmod(0o666), JOURNAL, "everybody"),
     "a trigger": (
         sql("CREATE TRIGGER t AFTER INSERT ON deltas BEGIN DELETE FROM keys; END"),

@@ -87,6 +87,12 @@ REFUSED = {
         other(FORMAT_FILE, format=99, evergraph="9.1"),
         "format 99, .* evergraph 9.1, which",
     ),
+    "no parameters": ((), other(FORMAT_FILE, parameters=None), "must hold the parameters of a"),
+    "acknowledged, a folder": (
+        (),
+        lambda f: (gone(ACKNOWLEDGED_FILE)(f), (f / ACKNOWLEDGED_FILE).mkdir()),
+        "acknowledged.* cannot be read",
+    ),
 }
 
 

@@ -14,26 +14,15 @@ import torch
 from evergraph.core.errors import DataError, KeyReusedError
 from evergraph.online.codecs.delta_bytes import delta_to_bytes
 from evergraph.online.delta import Delta
-from evergraph.online.folder import recovery, snapshot
+from evergraph.online.folder import snapshot
 from evergraph.online.folder.journal import JOURNAL_FILE, Journal, JournalEntry
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import with_check
-from evergraph.online.folder.recovery import Replaying
 from evergraph.online.folder.snapshot import Compactor, JournalLoad, read_snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from stand_in import (
-    StandIn,
-    bits,
-    delta,
-    filled,
-    holds,
-    opened,
-    twin,
-    wait_for_snapshot,
-    write_snapshot,
-)
+from stand_in import StandIn, bits, delta, holds, opened, twin, wait_for_snapshot, write_snapshot
 from waiting import gated, until
 
 
@@ -381,20 +370,3 @@ def test_a_snapshot_that_fails_at_the_end_is_said_and_nothing_is_lost(
         folder.close()
     assert "the snapshot on closing failed" in caplog.text
     assert holds(tmp_path, 1)
-
-
-def test_a_recovery_tells_how_far_it_is(tmp_path, monkeypatch):
-    filled(tmp_path, 4)
-    assert recovery.REPORTED == 0.5  # seconds, of which replaying four deltas takes none
-    monkeypatch.setattr(recovery, "REPORTED", 1000.0)
-    told = []
-    opened(tmp_path, progress=told.append, close_seconds=9.0).close()
-    assert [each.done for each in told] == [0, 4]
-    monkeypatch.setattr(recovery, "REPORTED", 0.0)
-    for readonly in (True, False):
-        told = []
-        opened(tmp_path, readonly=readonly, progress=told.append, close_seconds=9.0).close()
-        assert [each.done for each in told] == [0, 1, 2, 3, 4, 4]
-        assert {each.of for each in told} == {4}
-        assert told[0] == Replaying(0, 4, 0.0)  # nobody knows yet
-        assert told[-1] == Replaying(4, 4, 0.0)

@@ -3,7 +3,9 @@
 import json
 import logging
 import shutil
+from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from evergraph.online.delta import Delta
 from evergraph.online.folder import recovery
 from evergraph.online.folder.learner_folder import LearnerFolder
 from evergraph.online.folder.markers import FORMAT_FILE, with_check
+from evergraph.online.folder.recovery import Replaying
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
 from growth import bits as all_bits
@@ -115,3 +118,27 @@ def test_other_threads_than_those_of_a_snapshot_are_said(tmp_path, caplog):
     assert "learned with 1 threads and this process uses 2" in caplog.text
     with pytest.raises(ConfigurationError, match="threads"):
         LearnerFolder.open(tmp_path, make=OnlineLearner, threads=0)
+
+
+def test_a_recovery_tells_how_far_it_is(tmp_path, monkeypatch):
+    filled(tmp_path, 4)
+    assert recovery.REPORTED == 0.5  # seconds, of which replaying four deltas takes none
+    monkeypatch.setattr(recovery, "REPORTED", 1000.0)
+    told = []
+    opened(tmp_path, progress=told.append, close_seconds=9.0).close()
+    assert [each.done for each in told] == [0, 4]
+    monkeypatch.setattr(recovery, "REPORTED", 0.0)
+    for readonly in (True, False):
+        told = []
+        opened(tmp_path, readonly=readonly, progress=told.append, close_seconds=9.0).close()
+        assert [each.done for each in told] == [0, 1, 2, 3, 4, 4]
+        assert {each.of for each in told} == {4}
+        assert told[0] == Replaying(0, 4, 0.0)  # nobody knows yet
+        assert told[-1] == Replaying(4, 4, 0.0)
+    ticks = count(step=1.04)  # seconds between two looks at the clock, one after each delta
+    clock = SimpleNamespace(monotonic=ticks.__next__, thread_time=lambda: 0.0)
+    monkeypatch.setattr(recovery, "time", clock)
+    told = []
+    opened(tmp_path, progress=told.append, close_seconds=9.0).close()
+    # After k of four: k + 1 looks since it began, and 4 - k deltas at the pace of k.
+    assert [each.seconds for each in told] == [0.0, 6.2, 3.1, 1.4, 0.0, 0.0]

@@ -78,6 +78,24 @@ def test_relations_are_used_and_what_is_kept_is_recounted(kind):
     assert "shape.rows" in differing(made)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_nodes_that_have_moved_are_counted_where_they_are(kind):
+    """The sums are those of a learner that was given all edges at once."""
+    heads = [TargetHead(kind=kind, width=8, basis="random") for _ in range(2)]
+    made, whole = (OnlineLearner(head=head, tolerance=0.0) for head in heads)
+    first = delta(kind, list(range(12)))
+    made.apply(first)
+    made.apply(Delta(edges=[(0, 6), (2, 9)]))
+    whole.apply(dataclasses.replace(first, edges=[*first.edges, (0, 6), (2, 9)]))
+    assert not [*differing(made)]
+    for sums, others in zip(made.head.engine.sums_, whole.head.engine.sums_, strict=True):
+        for target in range(sums.targets):
+            found, expected = sums.moments([target]), others.moments([target])
+            torch.testing.assert_close(found.gram.tril(), expected.gram.tril())
+            torch.testing.assert_close(found.cross, expected.cross)
+            assert found.count == expected.count
+
+
 def test_all_labels_are_there_in_a_learner_that_is_opened_packed_and_opened_again():
     made, told = learner("labels"), (("a", "b", "c"), ("a",)) * 6  # more labels than sets of them
     made.apply(Delta(nodes=range(12), features=FEATURES, labels=told))

@@ -35,8 +35,7 @@ def colours(browser: Any) -> list[float]:
     return [sum(map(int, text.strip("rgba()").split(",")[:3])) / 3 for text in told]
 
 
-def test_on_a_desktop(chromium, show, reported):
-    chromium.get_log("performance"), chromium.get_log("browser")
+def test_on_a_desktop(show, reported):
     browser, address = show(), (reported / "report.html").as_uri()
     # Nothing is requested but the page, and the console is quiet.
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]

@@ -175,7 +175,7 @@ def explain(
     feature, by default its number; values: finds the categories and words of nodes.
     """
     published, target = reading.published, reading.published.target
-    vectors = reading.vectors(reading.positions)
+    vectors = reading.known.of(reading.positions)
     scores = torch.from_numpy(published.scores(vectors.numpy()))[0]
     best = target.leading(scores, top)
     shares = target.shares(scores[None].numpy())[0, best.numpy()]  # as ``predict_proba`` has them

@@ -189,7 +189,7 @@ class LearnerView(Shown):
             check_id("id of a node", value)
         with self.writing:
             positions = self._ids.positions(ids)
-            yield Reading(self.published, positions, self._knowledge, self._copied, self._ids)
+            yield Reading(self.published, positions, self._knowledge, self._ids)
 
     def ids_from(self, start: int, limit: int) -> tuple[list[NodeId], int | None]:
         """Return a page of ids, and where the next starts; see ``IdTable.page``."""

@@ -10,7 +10,6 @@ from weakref import WeakSet
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from evergraph.core.component import ShownRecord
@@ -39,8 +38,6 @@ class Status(ShownRecord):
         memory: bytes of graph, embeddings and head.
         predicted: labels that were predicted before they were learned.
         accuracy: the share of these predictions that was correct; None before the first.
-        exact_forgetting: whether forgetting a node leaves no trace of it in the learner. How
-            columns are read, fitted on the first table, stays in any case.
         metric: what ``accuracy`` measures: accuracy, micro F1 of several labels, or the mean
             absolute error of numbers; ``predicted`` then counts labels given or predicted, or
             numbers.
@@ -61,7 +58,6 @@ class Status(ShownRecord):
     memory: int
     predicted: int
     accuracy: float | None
-    exact_forgetting: bool
     metric: str = "accuracy"
     relations: bool = False
     solved: int = 0
@@ -139,7 +135,6 @@ class Reading:
     published: PublishedState
     positions: Tensor  # of the requested nodes.  int64 [n]
     knowledge: Knowledge | None  # None before the first node
-    copied: GrowingArray | None  # all vectors, if readers have a copy
     ids: IdTable  # names of all positions
 
     @cached_property
@@ -147,12 +142,6 @@ class Reading:
         """Graph, labels and codes, once there is a node."""
         assert self.knowledge is not None, "a node exists, so there is a graph"
         return self.knowledge
-
-    def vectors(self, positions: Tensor) -> Tensor:
-        """Return the vectors of some nodes.  int64 [n] -> float32 [n, dims]"""
-        if self.copied is not None:
-            return self.copied.tensor[positions]
-        return torch.zeros(0, 0) if self.knowledge is None else self.knowledge.of(positions)
 
     def names(self, positions: Sequence[int]) -> tuple[NodeId, ...]:
         """Return the ids of some nodes."""
@@ -172,6 +161,7 @@ class Reading:
 class LentArray(GrowingArray):
     """An array of which readers borrow rows while others are added and changed, under one lock.
 
+    >>> import torch
     >>> ages = LentArray(dtype=np.int64)
     >>> ages.change(torch.arange(2), torch.tensor([4, 5]))
     >>> lent = ages.lend(np.array([1]))

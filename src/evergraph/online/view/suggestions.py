@@ -172,4 +172,4 @@ def suggest(reading: Reading, n: int, *, among: Array | None = None) -> tuple[Su
 
 def _shares(reading: Reading, nodes: Tensor) -> Tensor:
     """Return the probabilities of classes or labels of some nodes.  [n] -> [n, targets]"""
-    return torch.from_numpy(reading.published.shares(reading.vectors(nodes).numpy()))
+    return torch.from_numpy(reading.published.shares(reading.known.of(nodes).numpy()))

@@ -112,14 +112,6 @@ function list(place, columns, rows) {
     element("tbody", {}, ...rows.map(row => element("tr", {}, ...row.map((value, i) => cell("td", i, value))))));
 }
 
-function showReplicas(replicas) {
-  byId("replicas").hidden = !replicas || replicas.length < 2;  // a single process needs no table
-  if (replicas) list(byId("replica-list"), ["Role", "Process", "Deltas", "Behind by", "State"], replicas.map(one =>
-    [String(one.role), String(one.pid ?? "–"), one.seq ?? "–",
-      `${whole(one.lag ?? 0)} deltas${one.seconds === undefined || one.seconds === null ? "" : `, ${(+one.seconds).toFixed(1)} s`}`,
-      one.alive === false ? "gone" : "answers"]));
-}
-
 async function suggest() {
   byId("suggest-said").textContent = "looking…";
   try {
@@ -428,7 +420,6 @@ async function keepUp() {
     if (!document.hidden || shown < 0) {
       const status = await ask("/v1/status");
       showStatus(status);
-      showReplicas(status.replicas);
       if (status.seq !== shown) {
         showAlarms((await ask("/v1/alarms")).alarms);
         const history = await ask("/v1/history");
