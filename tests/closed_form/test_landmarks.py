@@ -78,18 +78,6 @@ def test_all_nodes_as_landmarks_are_kernel_ridge_regression():
     assert torch.allclose(said, by_hand, atol=1e-3)
 
 
-def test_landmarks_that_are_equal_up_to_rounding_have_a_head_all_the_same():
-    """As after eight hops on BlogCatalog: K is singular, and its diagonal is raised."""
-    noise = 1e-6 * torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    rows = view_rows(unit_rows(torch.tensor([[1.0, 0.0]]) + noise), None)
-    one = KernelMap.of([OWN], {0: rows.hops})
-    (features,), (penalty,) = one(rows), one.penalties().values()
-    statistics = ClassStatistics(200, precise=True)
-    statistics.add(features, torch.arange(200) % 2, torch.ones(200))
-    head = balanced_ridge(statistics, 0.01, penalty=penalty)
-    assert torch.allclose(features.double() @ head, torch.full((200, 2), 0.5).double(), atol=0.05)
-
-
 @given(seed=st.integers(0, 1000), classes=st.integers(1, 6), most=st.integers(1, 30))
 def test_landmarks_depend_on_ids_and_classes_alone(seed, classes, most):
     """The order of nodes does not matter, and no class has two more than another could have."""

@@ -46,22 +46,6 @@ def test_features_by_hand():
     assert coded[0].tolist() == pytest.approx([3 / 3**0.5, 11 / 3**0.5])
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_parts_side_by_side_are_one_vector_with_stacked_matrices(name):
-    """φ(x) = √(2/m) max(0, x R), x the parts side by side and divided by √|v|."""
-    view, given_rows, whole = View.parse(name), rows(), expansion()
-    assert given_rows.codes is not None
-    hops = dict(zip(KEPT, given_rows.hops.split(DIMS, dim=1), strict=True))
-    matrices = whole.matrices
-    parts = [hops[hop] for hop in view.hops] + ([given_rows.codes] if view.codes else [])
-    stacked = [matrices[hop] for hop in view.hops] + ([matrices[CODES]] if view.codes else [])
-    count = len(view.hops) + 2 * view.codes  # codes are of two parts
-    vector = torch.cat(parts, dim=1) / math.sqrt(count)
-    expected = math.sqrt(2 / WIDTH) * (vector @ torch.cat(stacked)).relu()
-    found = list(whole(given_rows))[NAMES.index(name)]
-    torch.testing.assert_close(found, expected)
-
-
 def test_some_views_and_the_first_features_are_as_they_are_among_all():
     seen = rows()
     every = dict(zip(parse_views(NAMES), expansion()(seen), strict=True))
