@@ -110,20 +110,6 @@ def test_edges_of_one_way_by_hand():
 # ------------------------------------------------------------------ for any graph
 
 
-@pytest.mark.parametrize("undirected", [True, False])
-def test_a_node_that_alone_is_labelled_sees_nothing(undirected):
-    """On graphs whose degrees are no powers of two: N² and its diagonal round differently."""
-    for seed in range(4):
-        graph = random_graph(seed, nodes=30, edges=90, undirected=undirected)
-        for node in range(0, 30, 7):
-            labels = torch.full((30,), UNLABELLED)
-            labels[node] = 2
-            codes = scaled(graph.showing(labels))
-            assert codes[node].abs().max() == 0
-            seen = bool((graph.indices == node).any()) and bool(graph.degrees[node])
-            assert bool((codes != 0).any()) == seen
-
-
 @given(
     pairs=any_pairs,
     labels=labels_of_six,

@@ -12,6 +12,7 @@ from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, ViewRows, parse_views
 from evergraph.core.resources import LocalEngine, Resources
 from evergraph.nn.random_features import Expansion
+from view_rows import view_rows
 
 WIDTH = 12
 
@@ -91,7 +92,7 @@ def seen() -> tuple[ViewRows, Tensor, Tensor]:
     """Return 50 of 80 nodes in any order, so that rows have to be looked up."""
     draw = torch.Generator().manual_seed(4)
     everyone = torch.randn(80, 6, generator=draw), torch.randn(80, 4, generator=draw)
-    rows = ViewRows(*everyone, torch.randperm(80, generator=draw)[:50])
+    rows = view_rows(*everyone, torch.randperm(80, generator=draw)[:50], kept=(0, 2))
     labels = torch.randint(4, (50,), generator=draw)
     return rows, labels, torch.rand(50, generator=draw) + 0.1
 

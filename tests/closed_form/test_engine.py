@@ -13,6 +13,7 @@ from evergraph.closed_form.ridge import LADDER, balanced_ridge, choose_regularis
 from evergraph.closed_form.target_heads import ValueEngine
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, View, ViewRows
+from view_rows import view_rows
 
 OWN = View((0,))
 
@@ -29,7 +30,8 @@ def told(seed: int, nodes: int, *, classes: int = 2) -> tuple[Tensor, Tensor]:
 def learned(features: RandomMap | KernelMap, rows: Tensor, labels: Tensor, **options) -> ViewEngine:
     made = ViewEngine(**options)
     made.begin(features)
-    made.count(ViewRows(rows, None), labels, weights=torch.ones(len(labels)))
+    rows = view_rows(rows, kept=tuple(made.map.sizes))
+    made.count(rows, labels, weights=torch.ones(len(labels)))
     return made
 
 
@@ -38,14 +40,14 @@ def test_a_penalty_chosen_on_some_features_suits_all(monkeypatch):
     block = torch.randn(3, 8, generator=torch.Generator().manual_seed(0))
     whole = RandomMap((OWN,), {0: block.repeat(1, 4)})
     rows, labels = told(0, 60)  # with noise enough that the weakest penalty is not the best
-    asked = ViewRows(rows[40:], None)
+    asked = view_rows(rows[40:], None)
     monkeypatch.setattr(engine, "CHOICE_WIDTH", 8)
     made = learned(whole, rows[:40], labels[:40])
     made.solve(Answers(asked, labels[40:]))
 
     first = whole.narrowed(8)
     seen, held = ClassStatistics(8, precise=True), ClassStatistics(8, precise=True)
-    seen.add(next(first(ViewRows(rows[:40], None))), labels[:40], torch.ones(40))
+    seen.add(next(first(view_rows(rows[:40], None))), labels[:40], torch.ones(40))
     held.add(next(first(asked)), labels[40:], torch.full((20,), 0.1))
     chosen = choose_regularisation(seen, held, LADDER)
     assert LADDER[-1] < chosen < LADDER[0]
@@ -67,7 +69,7 @@ def test_answers_count_alike_unless_classes_do(balanced):
     rows[:, 0] += 2 * labels
     whole = RandomMap.drawn([OWN], {0: 3}, width=16, seed=0)
     made = learned(whole, rows[:40], labels[:40], balanced=balanced)
-    asked, answers = ViewRows(rows[40:], None), labels[40:]
+    asked, answers = view_rows(rows[40:], None), labels[40:]
     made.solve(Answers(asked, answers))
     each, chosen = torch.bincount(answers)[answers], []
     for weights in (1 / each, torch.ones(36)):
@@ -85,7 +87,8 @@ def test_a_far_view_takes_part_where_no_labels_are_shown(names):
     draw = torch.Generator().manual_seed(0)
     labels = torch.arange(60) % 2
     own, codes = torch.randn(60, 2, generator=draw), torch.randn(60, 2, generator=draw)
-    rows = ViewRows(own, codes, far=torch.nn.functional.one_hot(labels).float())
+    far = torch.nn.functional.one_hot(labels).float()
+    rows = ViewRows({(0,): own, (CODES,): codes, (32,): far})
     made = ViewEngine(precise=False)
     made.begin(RandomMap.drawn(views, {0: 2, CODES: 2, 32: 2}, width=8, seed=0))
     made.count(rows[:40], labels[:40], weights=torch.ones(40))
@@ -104,13 +107,13 @@ def test_landmarks_with_their_kernel_as_penalty_are_whitened_features():
     rows, labels = told(3, 90, classes=3)
     features = KernelMap.of((OWN,), {0: rows[:12]})
     made = learned(features, rows[:60], labels[:60])
-    asked = ViewRows(rows[60:], None)
+    asked = view_rows(rows[60:], None)
     (head,), _ = made.solve(Answers(asked, labels[60:]))
     (penalty,) = features.penalties().values()
     factor = torch.linalg.cholesky(penalty.double())
 
     def whitened(nodes: Tensor) -> Tensor:
-        (kernel,) = features(ViewRows(nodes, None))
+        (kernel,) = features(view_rows(nodes, None))
         return torch.linalg.solve_triangular(factor, kernel.double().t(), upper=False).t()
 
     sums = ClassStatistics(12, precise=True)
@@ -154,7 +157,7 @@ def test_without_answers_views_weigh_the_same_and_the_loss_is_unknown():
     made = learned(
         RandomMap.drawn([OWN, View((1,))], {0: 3, 1: 3}, width=8, seed=0), rows.repeat(1, 2), labels
     )
-    answers = Answers(ViewRows(rows[:0].repeat(1, 2), None), labels[:0])
+    answers = Answers(view_rows(rows[:0].repeat(1, 2), kept=(0, 1)), labels[:0])
     _, scores = made.solve(answers)
     assert made.fused_.weights.tolist() == [5.0, 5.0]
     assert made.loss(scores, answers) == float("inf")
@@ -165,7 +168,7 @@ def test_the_loss_is_over_the_classes_that_answers_may_have():
     made = learned(RandomMap.drawn([OWN], {0: 3}, width=8, seed=0), rows, labels)
     both = torch.tensor([[True, True, False, False], [False, False, True, True]])
     every, some = (
-        Answers(ViewRows(rows, None), labels, allowed=allowed)
+        Answers(view_rows(rows, None), labels, allowed=allowed)
         for allowed in (None, both[labels // 2])
     )
     _, scores = made.solve(every)
@@ -193,7 +196,7 @@ def test_the_weight_of_a_view_of_numbers_by_hand():
 def test_engines_of_other_nodes_merge_into_one_of_all(seed):
     rows, labels = told(seed, 80)
     features = RandomMap.drawn([OWN], {0: 3}, width=8, seed=1)
-    asked = Answers(ViewRows(rows[60:], None), labels[60:])
+    asked = Answers(view_rows(rows[60:], None), labels[60:])
     whole, first, second = (
         learned(features, rows[part], labels[part])
         for part in (slice(60), slice(25), slice(25, 60))

@@ -27,6 +27,7 @@ from evergraph.graphs import Graph
 from evergraph.methods.auto import Auto
 from evergraph.streams import GraphStream
 from evergraph.topology.rowwise import unit_rows
+from view_rows import view_rows
 
 OWN = View((0,))
 
@@ -34,7 +35,7 @@ OWN = View((0,))
 def rows_of(*angles: float) -> ViewRows:
     """Return unit vectors in the plane."""
     turned = torch.tensor(angles)
-    return ViewRows(torch.stack([turned.cos(), turned.sin()], 1), None)
+    return view_rows(torch.stack([turned.cos(), turned.sin()], 1), None)
 
 
 def test_the_kernel_by_hand():
@@ -77,25 +78,13 @@ def test_all_nodes_as_landmarks_are_kernel_ridge_regression():
     assert torch.allclose(said, by_hand, atol=1e-3)
 
 
-def test_landmarks_that_are_equal_up_to_rounding_have_a_head_all_the_same():
-    """As after eight hops on BlogCatalog: K is singular, and its diagonal is raised."""
-    noise = 1e-6 * torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    rows = ViewRows(unit_rows(torch.tensor([[1.0, 0.0]]) + noise), None)
-    one = KernelMap.of([OWN], {0: rows.hops})
-    (features,), (penalty,) = one(rows), one.penalties().values()
-    statistics = ClassStatistics(200, precise=True)
-    statistics.add(features, torch.arange(200) % 2, torch.ones(200))
-    head = balanced_ridge(statistics, 0.01, penalty=penalty)
-    assert torch.allclose(features.double() @ head, torch.full((200, 2), 0.5).double(), atol=0.05)
-
-
 @given(seed=st.integers(0, 1000), classes=st.integers(1, 6), most=st.integers(1, 30))
 def test_landmarks_depend_on_ids_and_classes_alone(seed, classes, most):
     """The order of nodes does not matter, and no class has two more than another could have."""
     generator = torch.Generator().manual_seed(seed)
     nodes = torch.randperm(100, generator=generator)[:40]
     labels = torch.randint(classes, (40,), generator=generator)
-    rows = ViewRows(nodes[:, None].float(), None)
+    rows = view_rows(nodes[:, None].float(), None)
 
     def chosen(places):
         kept = Landmarks(most)
@@ -119,7 +108,7 @@ def test_few_nodes_are_all_landmarks_and_of_many_one_in_so_many(nodes, most, kep
     """The numbers of decisions 82 and 92."""
     ids = torch.arange(nodes)
     found = Landmarks(most)
-    found.keep(ViewRows(ids[:, None].float(), None), labels=0 * ids, nodes=ids)
+    found.keep(view_rows(ids[:, None].float(), None), labels=0 * ids, nodes=ids)
     assert len(found) == kept
 
 
@@ -127,7 +116,7 @@ def test_few_nodes_are_all_landmarks_and_of_many_one_in_so_many(nodes, most, kep
 def test_guesses_fill_the_places_that_are_left(most):
     """As many as there is room for, by their ids alone."""
     ids, others = torch.arange(6), torch.arange(10, 30)
-    rows = ViewRows(torch.arange(30.0)[:, None], None)
+    rows = view_rows(torch.arange(30.0)[:, None], None)
     filled = []
     for order in (others, others.flip(0)):
         found = Landmarks(most)
@@ -270,11 +259,11 @@ def test_columns_that_tell_classes_apart_count_more():
     noise = torch.randn(40, half, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(40) % 2
     told = torch.cat([(labels - 0.5)[:, None].expand(-1, half), noise], 1)
-    rows = ViewRows(unit_rows(told), None)
+    rows = view_rows(unit_rows(told), None)
     weights = column_weights(rows, labels, dims=2 * half)
     assert float(weights[:half].min()) > 2 * float(weights[half:].mean())
     assert column_weights(rows, 2 * labels, dims=2 * half).equal(weights)  # none is of class 1
-    few = ViewRows(rows.hops[:, :FEW_COLUMNS], None)
+    few = view_rows(rows.hops[:, :FEW_COLUMNS], None)
     assert column_weights(few, labels, dims=FEW_COLUMNS).tolist() == [1.0] * FEW_COLUMNS
     near = []
     for columns in (None, weights):

@@ -24,9 +24,10 @@ from evergraph.closed_form.statistics import ClassStatistics
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View, ViewRows, parse_views
 from evergraph.core.seeding import seeded
+from view_rows import view_rows
 
 ONE = (View((0,)),)
-NO_ROWS, NO_ANSWERS = ViewRows(torch.empty(0, 2), None), torch.empty(0, dtype=torch.int64)
+NO_ROWS, NO_ANSWERS = view_rows(torch.empty(0, 2), None), torch.empty(0, dtype=torch.int64)
 
 
 def unit(*shape: int, seed: int) -> torch.Tensor:
@@ -34,11 +35,11 @@ def unit(*shape: int, seed: int) -> torch.Tensor:
 
 
 def kernels_of(rows: ViewRows) -> KernelMap:
-    return KernelMap.of(ONE, rows.taken(torch.device("cpu")).parts((0,)))
+    return KernelMap.of(ONE, rows.taken(torch.device("cpu")).parts())
 
 
 def fitted(rows, labels, *, held_back=NO_ROWS, answers=NO_ANSWERS, masses=None, views=ONE):
-    kernels = KernelMap.of(views, rows.parts((0,)))
+    kernels = KernelMap.of(views, rows.parts())
     masses = torch.ones(int(labels.max()) + 1) if masses is None else masses
     order = torch.randperm(len(labels), generator=seeded(0))
     return MemoryHeads.fitted(kernels, labels, held_back, answers, masses=masses, order=order)
@@ -46,13 +47,13 @@ def fitted(rows, labels, *, held_back=NO_ROWS, answers=NO_ANSWERS, masses=None, 
 
 def test_two_orthogonal_nodes_by_hand():
     """K = [[1, 1/π], [1/π, 1]], since the kernel of two orthogonal unit vectors is 1/π."""
-    heads, _ = fitted(ViewRows(torch.eye(2), None), torch.tensor([0, 1]))
+    heads, _ = fitted(view_rows(torch.eye(2), None), torch.tensor([0, 1]))
     across, own = 1 / torch.pi, 1 + UNKNOWN
     expected = torch.tensor([[own, -across], [-across, own]]) / (own**2 - across**2)
     torch.testing.assert_close(heads.heads[0], expected, atol=1e-4, rtol=0)
     assert heads.weights.dtype == torch.float64
     twice = replace(heads, weights=2 * heads.weights)
-    scores = twice.add_scores(torch.zeros(1, 2), ViewRows(torch.tensor([[0.0, 1.0]]), None))
+    scores = twice.add_scores(torch.zeros(1, 2), view_rows(torch.tensor([[0.0, 1.0]]), None))
     wanted = 2 * torch.tensor([[across, 1.0]]) @ expected
     torch.testing.assert_close(scores, wanted, atol=1e-4, rtol=0)
 
@@ -72,12 +73,24 @@ def test_a_kept_node_stands_for_its_class_whatever_is_kept_of_others():
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=0)
 
 
+def strength_of(heads: MemoryHeads, labels: torch.Tensor) -> float:
+    """Return the λ that the heads were solved with."""
+    kernel, masses = heads.map, torch.ones(2).double()
+    gram = kernel.features(ONE[0], kernel.projected(kernel.landmarks))
+    (found,) = (
+        strength
+        for strength in LADDER
+        if kernel_ridge(gram, labels, masses, strength=strength).equal(heads.heads[0])
+    )
+    return found
+
+
 def test_the_penalty_is_the_one_that_answers_held_back_ask_for():
     rows, labels = unit(60, 8, seed=2), torch.arange(60) % 2
-    signal = ViewRows(rows + 2 * torch.eye(8)[labels], None)
+    signal = view_rows(rows + 2 * torch.eye(8)[labels], None)
     clean, _ = fitted(signal, labels, held_back=signal, answers=labels)
-    noise, _ = fitted(ViewRows(rows, None), labels, held_back=signal, answers=1 - labels)
-    assert clean.strengths[0] < noise.strengths[0] == max(LADDER)
+    noise, _ = fitted(view_rows(rows, None), labels, held_back=signal, answers=1 - labels)
+    assert strength_of(clean, labels) < strength_of(noise, labels) == max(LADDER)
 
 
 @pytest.mark.parametrize("best", range(len(LADDER)))
@@ -93,8 +106,8 @@ def test_the_least_error_is_found_on_whatever_rung_it_is(monkeypatch, best):
 
 
 def test_scores_of_nodes_held_back_are_those_of_any_node():
-    rows = ViewRows(unit(12, 5, seed=3), None)
-    asked = ViewRows(unit(4, 5, seed=4), None)
+    rows = view_rows(unit(12, 5, seed=3), None)
+    asked = view_rows(unit(4, 5, seed=4), None)
     answers = torch.tensor([0, 1, 2, 0])
     heads, scores = fitted(rows, torch.arange(12) % 3, held_back=asked, answers=answers)
     torch.testing.assert_close(heads.add_scores(torch.zeros(4, 3), asked), scores[:, :, 0])
@@ -102,20 +115,20 @@ def test_scores_of_nodes_held_back_are_those_of_any_node():
 
 def test_views_of_weight_nothing_are_not_computed():
     """So nodes without class codes can be asked, if only views without codes have weight."""
-    rows = ViewRows(unit(6, 4, seed=5), unit(6, 3, seed=6))
+    rows = view_rows(unit(6, 4, seed=5), unit(6, 3, seed=6))
     views = (View((0,), True), View((0,)))
     heads, _ = fitted(rows, torch.arange(6) % 2, held_back=rows[:0], views=views)
     heads = replace(heads, weights=torch.tensor([[0.0, 1.0], [0.0, 0.0]]))
     assert list(heads.used(coded=False)) == [views[1]]
     nothing = torch.zeros(6, 2)
-    assert heads.add_scores(nothing, ViewRows(rows.hops, None)).any()
+    assert heads.add_scores(nothing, view_rows(rows.hops, None)).any()
     assert not heads.add_scores(nothing, rows).any()
 
 
 @pytest.mark.parametrize("balanced", [True, False])
 def test_kept_nodes_stand_for_as_many_as_the_engine_counts_them(balanced):
     """A class weighs what any other does, or as many nodes as it has, however few are kept."""
-    rows, labels = ViewRows(unit(40, 4, seed=7), None), (torch.arange(40) % 5 == 0).long()
+    rows, labels = view_rows(unit(40, 4, seed=7), None), (torch.arange(40) % 5 == 0).long()
     engine, memory = ViewEngine(balanced=balanced), NodeMemory(4)
     engine.begin(RandomMap.drawn(ONE, {0: 4}, width=8, seed=0))
     engine.count(rows[:30], labels[:30])

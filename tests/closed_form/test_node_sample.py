@@ -7,6 +7,7 @@ from torch import Tensor
 
 from evergraph.closed_form.kept_nodes import NodeSample, draw_order
 from evergraph.closed_form.views import ViewRows
+from view_rows import view_rows
 
 COUNT, CLASSES = 40, 3
 ids = torch.randperm(1000, generator=torch.Generator().manual_seed(0))[:COUNT]
@@ -15,7 +16,7 @@ labels = torch.randint(CLASSES, (COUNT,), generator=torch.Generator().manual_see
 
 def rows_of(nodes: Tensor) -> ViewRows:
     """Two features and a code that tell which node it is, exactly in float16."""
-    return ViewRows(torch.stack([nodes, -nodes], dim=1).float(), (nodes % 7).float()[:, None])
+    return view_rows(torch.stack([nodes, -nodes], dim=1).float(), (nodes % 7).float()[:, None])
 
 
 def kept(*parts: Tensor, per_class: int = 4) -> NodeSample:
@@ -102,9 +103,9 @@ def test_all_go_and_all_come_back():
 def test_rows_may_be_looked_up_among_others_and_have_no_codes():
     seen = rows_of(torch.arange(1000))
     probes, bare = NodeSample(4), NodeSample(4)
-    probes.keep(ViewRows(seen.hops, seen.codes, ids), labels=labels, nodes=ids)
+    probes.keep(view_rows(seen.hops, seen.codes, ids), labels=labels, nodes=ids)
     assert_same(probes, kept(torch.arange(COUNT)))
-    bare.keep(ViewRows(seen.hops, None, ids), labels=labels, nodes=ids)
+    bare.keep(view_rows(seen.hops, None, ids), labels=labels, nodes=ids)
     assert bare.rows_.codes is None
     assert bare.nodes_.equal(probes.nodes_)
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from evergraph.closed_form import ClassCodes, LandmarkFeatures, ViewFeatures, view_features
 from evergraph.closed_form.view_map import RandomMap
-from evergraph.closed_form.views import View
+from evergraph.closed_form.views import ENDLESS, View
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import UNLABELLED, Graph
@@ -48,11 +48,11 @@ def test_far_hops_are_those_of_projected_features(monkeypatch):
     one, shown = model("0|9", "8"), graph()
     seen = one.prepare(shown)
     far = EmbeddingCache(ViewHops(kept_hops=(9,), widest=2)).encode(shown)
-    assert seen.far is not None
-    torch.testing.assert_close(seen.far, far)
-    torch.testing.assert_close(seen.taken(torch.device("cpu")).parts([0, 8, 9])[9], far)
+    torch.testing.assert_close(seen.arrays[(9,)], far)
+    torch.testing.assert_close(seen.taken(torch.device("cpu")).parts()[9], far)
     ends = EmbeddingCache(EndOfHops(widest=2)).encode(shown)
-    both, alone = (model(*names, "0").prepare(shown).far for names in (("9", "c"), ("c",)))
+    both = model("9", "c", "0").prepare(shown).arrays[(9, ENDLESS)]
+    alone = model("c", "0").prepare(shown).arrays[(ENDLESS,)]
     torch.testing.assert_close(both, torch.cat([far, ends], dim=1))
     torch.testing.assert_close(alone, ends)
     assert (seen.hops.shape[1], one.hops, one(seen).shape) == (6, 9, (20, CLASSES))
@@ -64,11 +64,11 @@ def test_scores_need_far_hops_only_where_a_head_in_use_reads_them():
     one.mixture = torch.tensor([[0.0, 2.0], [1.0, 0.0]])
     shown = graph()
     asked = one.asked(shown, nodes)
-    assert asked[0].far is None
+    assert (9,) not in asked[0].arrays
     assert asked[1].equal(nodes)  # of so small a graph all rows are kept
-    assert one.asked(shown.structure, nodes)[0].far is not None  # no labels: the other head
+    assert (9,) in one.asked(shown.structure, nodes)[0].arrays  # no labels: the other head
     one.mixture[1, 1] = 1.0
-    assert one.asked(shown, nodes)[0].far is not None
+    assert (9,) in one.asked(shown, nodes)[0].arrays
     one.mixture[1, 1] = 0.0
     torch.testing.assert_close(one(*asked), one(one.prepare(shown), nodes))
 

@@ -12,6 +12,7 @@ from scipy.sparse import csr_matrix
 from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import CODES, RELATIONS, View, ViewRows, hops_of, parse_views
 from evergraph.core.errors import ConfigurationError
+from view_rows import view_rows
 
 KEPT, DIMS, CODE_DIMS, WIDTH = (0, 2, 4), 3, 6, 10
 NAMES = ("0|2+y", "4", "0|2|4", "y", "2")
@@ -25,7 +26,8 @@ def expansion(*names: str, width: int = WIDTH) -> RandomMap:
 def rows(count: int = 7, *, seed: int = 1, coded: bool = True) -> ViewRows:
     draw = torch.Generator().manual_seed(seed)
     hops = torch.randn(count, 3 * DIMS, generator=draw)
-    return ViewRows(hops, torch.randn(count, CODE_DIMS, generator=draw) if coded else None)
+    codes = torch.randn(count, CODE_DIMS, generator=draw) if coded else None
+    return view_rows(hops, codes, kept=KEPT)
 
 
 def test_features_by_hand():
@@ -35,27 +37,13 @@ def test_features_by_hand():
         parse_views(["0", "0|1", "1+y"]),
         {part: torch.tensor(rows) for part, rows in matrices.items()},
     )
-    own, both, coded = one(ViewRows(torch.tensor([[2.0, 3.0]]), torch.tensor([[5.0]])))
+    own, both, coded = one(
+        view_rows(torch.tensor([[2.0, 3.0]]), torch.tensor([[5.0]]), kept=(0, 1))
+    )
     # √(2/m) = 1 at a width of 2; two parts are divided by √2, codes are two
     assert own.tolist() == [[2.0, 0.0]]
     assert both[0].tolist() == pytest.approx([5 / 2**0.5, 4 / 2**0.5])
     assert coded[0].tolist() == pytest.approx([3 / 3**0.5, 11 / 3**0.5])
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_parts_side_by_side_are_one_vector_with_stacked_matrices(name):
-    """φ(x) = √(2/m) max(0, x R), x the parts side by side and divided by √|v|."""
-    view, given_rows, whole = View.parse(name), rows(), expansion()
-    assert given_rows.codes is not None
-    hops = dict(zip(KEPT, given_rows.hops.split(DIMS, dim=1), strict=True))
-    matrices = whole.matrices
-    parts = [hops[hop] for hop in view.hops] + ([given_rows.codes] if view.codes else [])
-    stacked = [matrices[hop] for hop in view.hops] + ([matrices[CODES]] if view.codes else [])
-    count = len(view.hops) + 2 * view.codes  # codes are of two parts
-    vector = torch.cat(parts, dim=1) / math.sqrt(count)
-    expected = math.sqrt(2 / WIDTH) * (vector @ torch.cat(stacked)).relu()
-    found = list(whole(given_rows))[NAMES.index(name)]
-    torch.testing.assert_close(found, expected)
 
 
 def test_some_views_and_the_first_features_are_as_they_are_among_all():
@@ -86,7 +74,7 @@ def test_without_codes_those_that_need_none():
 @given(nodes=st.lists(st.integers(0, 6), max_size=12), size=st.integers(1, 5))
 def test_rows_are_looked_up_in_parts(nodes, size):
     seen = rows()
-    asked = ViewRows(seen.hops, seen.codes, torch.tensor(nodes, dtype=torch.int64))
+    asked = seen.of(torch.tensor(nodes, dtype=torch.int64))
     parts = [asked[start : start + size] for start in range(0, max(len(nodes), 1), size)]
     for place, features in enumerate(zip(*map(expansion(), parts), strict=True)):
         expected = list(expansion()(seen))[place][nodes]
@@ -123,12 +111,12 @@ def test_parts_that_are_not_there_are_not_needed():
 
 def test_rows_are_joined_with_the_words_that_both_have():
     one, two = (
-        ViewRows(torch.tensor([[value]]), words=csr_matrix([[0.0, value]])) for value in (1.0, 2.0)
+        view_rows(torch.tensor([[value]]), words=csr_matrix([[0.0, value]])) for value in (1.0, 2.0)
     )
     both = one.joined(two)
     assert both.hops.tolist() == [[1.0], [2.0]]
     assert both.words.toarray().tolist() == [[0.0, 1.0], [0.0, 2.0]]
-    assert one.joined(ViewRows(torch.ones(1, 1))).words is None
+    assert one.joined(view_rows(torch.ones(1, 1))).words is None
 
 
 hops = st.lists(st.integers(0, 99), max_size=5).map(tuple)

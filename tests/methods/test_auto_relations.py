@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from auto_learners import accuracy, learned, scores_of
+from evergraph.closed_form.views import RELATION_CODES, RELATIONS
 from evergraph.core.errors import ConfigurationError
 from evergraph.core.seeding import seeded
 from evergraph.graphs import Graph
@@ -67,6 +68,6 @@ def test_a_saved_learner_keeps_relations(related, known, tmp_path):
     loaded = load_learner(tmp_path / "model.eg")
     graph = related.open(0).graph
     assert scores_of(loaded, graph).equal(scores_of(known, graph))
-    assert known.probes_.rows_.relations.shape == (len(known.probes_), 3 * 256)
+    assert known.probes_.rows_.arrays[(RELATIONS,)].shape == (len(known.probes_), 3 * 256)
     assert known.probes_.rows_.codes.shape[1] == 2 * 16
-    assert known.probes_.rows_.relation_codes.shape[1] == 16
+    assert known.probes_.rows_.arrays[(RELATION_CODES,)].shape[1] == 16

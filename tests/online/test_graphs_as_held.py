@@ -51,12 +51,6 @@ def test_an_edge_list_alone_is_learned_by_labels_nearby(as_table, caplog):
     assert other.predict(["c", "f"]).tolist() == ["x", "y"]
 
 
-def test_a_table_needs_no_features():
-    nodes = pd.DataFrame({"id": list("abc"), "label": ["x", "y", None]})
-    model = small().partial_fit(nodes, edges=pd.DataFrame({"source": ["c"], "target": ["a"]}))
-    assert model.predict(["c"]).tolist() == ["x"]
-
-
 @pytest.mark.parametrize("rows", [[[1.0, 2.0]] * 2, [[1.0], [3.0]]])
 def test_features_cannot_stop_once_there_are_some(rows):
     model = small().partial_fit(["a", "b"], rows, ["x", "y"])

@@ -118,25 +118,34 @@ def test_a_classifier_hands_all_its_settings_on_and_its_folder_gives_them_back(t
     assert made["topology"]["name"] == "mixhop"
     head = {"name": "auto", "width": 16, "codes": 8, "objective": "plain"}
     assert {name: made["head"][name] for name in head} == head
-    with ContinualNodeClassifier.open(tmp_path / "new") as model:
+    with ContinualNodeClassifier.open(tmp_path / "new", random_state=3) as model:
         kept = model.get_params()
-        with pytest.raises(ConfigurationError, match="seed cannot change: the model is in a fold"):
-            model.set_params(seed=4)
     assert {name: kept[name] for name in given | beside} == given | beside
     assert (kept["topology"].name, kept["head_options"]["codes"]) == ("mixhop", 8)
-    ContinualNodeClassifier.open(tmp_path / "new", random_state=3).close()
-    for other, said in (({"objective": "balanced"}, "objective"), ({"random_state": 4}, "seed")):
-        with pytest.raises(ConfigurationError, match=said):
-            ContinualNodeClassifier.open(tmp_path / "new", **other)
-    ContinualNodeClassifier.open(tmp_path / "labels", targets="labels").close()
-    with pytest.raises(ConfigurationError, match="cannot be 'class': the folder has 'labels'"):
-        ContinualNodeClassifier.open(tmp_path / "labels", targets="class")
-    with pytest.raises(ConfigurationError, match="only one of given and make"):
-        LearnerFolder.open(tmp_path / "new", given, make=OnlineLearner)
-    (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match="file must be a folder, but is a file"):
-        ContinualNodeClassifier.open(tmp_path / "file")
     drawn = np.random.RandomState(7).randint(2**31 - 1)
     assert ContinualNodeClassifier(random_state=np.random.RandomState(7)).learner_.seed == drawn
     with pytest.raises(ConfigurationError, match="head 'analytic' has no parameter 'codes'"):
         ContinualNodeClassifier(head="analytic", head_options={"codes": 8}).status()
+
+
+@pytest.mark.parametrize(
+    ("made", "other", "said"),
+    [
+        ({"objective": "plain"}, {"objective": "balanced"}, "objective"),
+        ({"seed": 3}, {"random_state": 4}, "seed"),
+        ({"targets": "labels"}, {"targets": "class"}, "cannot be 'class': the folder has 'labels'"),
+    ],
+)
+def test_settings_that_are_not_those_of_a_folder_are_refused(made, other, said, tmp_path):
+    cannot = pytest.raises(
+        ConfigurationError, match="width cannot change: the model is in a folder"
+    )
+    with ContinualNodeClassifier.open(tmp_path / "new", **made) as model, cannot:
+        model.set_params(width=4)
+    with pytest.raises(ConfigurationError, match=said):
+        ContinualNodeClassifier.open(tmp_path / "new", **other)
+    with pytest.raises(ConfigurationError, match="only one of given and make"):
+        LearnerFolder.open(tmp_path / "new", made, make=OnlineLearner)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigurationError, match="file must be a folder, but is a file"):
+        ContinualNodeClassifier.open(tmp_path / "file")

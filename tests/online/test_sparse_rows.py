@@ -211,12 +211,6 @@ def test_graphs_with_sparse_features_are_taken_likewise():
         assert torch.allclose(each, scores(array.learner_), atol=1e-5)
 
 
-def test_a_fitted_table_learns_topics():
-    rows, topics = bags(300)
-    model = ContinualNodeClassifier().fit(rows[:200], topics[:200])
-    assert model.score(rows[200:], topics[200:]) > 0.9
-
-
 def test_a_folder_takes_sparse_deltas_with_keys(tmp_path):
     rows, topics = bags()
     given = csr_features(rows)

@@ -22,47 +22,37 @@ LEAST_EMBEDDINGS = 8  # of a class: fewer are worth less than as many probes
 WIDE = 8192  # values of a node
 
 
-@dataclass(frozen=True)
-class KeptNodes:
-    """How many nodes of every class may be kept.
+def nodes_per_class(
+    memory: int | None,
+    *,
+    classes: int,
+    dims: int,
+    views: int,
+    width: int,
+    landmarks: int | None = None,
+) -> tuple[int, int]:
+    """Return how many embeddings and how many probes of every class may be kept.
 
-    It depends on the number of classes, not on their order: nodes of known classes are dropped when
-    others arrive.
+    They are what fits beside the statistics, at least one probe; without a limit, what is worth its
+    time. They depend on the number of classes, not on their order: nodes of known classes are
+    dropped when others arrive.
+
+    dims: values per node over all views, two bytes each; views, width: of statistics;
+    landmarks: nodes kept besides, in place of embeddings; None where features are random
+
+    >>> nodes_per_class(5_000_000, classes=10, dims=767, views=1, width=1216)
+    (64, 61)
     """
-
-    embeddings: int
-    probes: int
-
-    @classmethod
-    def within(
-        cls,
-        memory: int | None,
-        *,
-        classes: int,
-        dims: int,
-        views: int,
-        width: int,
-        landmarks: int | None = None,
-    ) -> KeptNodes:
-        """Return what fits beside the statistics, at least one of every class; without a limit,
-        what is worth its time.
-
-        dims: values per node over all views, two bytes each; views, width: of statistics;
-        landmarks: nodes kept besides, in place of embeddings; None where features are random
-
-        >>> KeptNodes.within(5_000_000, classes=10, dims=767, views=1, width=1216)
-        KeptNodes(embeddings=64, probes=61)
-        """
-        most = (WIDE_EMBEDDINGS if dims >= WIDE else EMBEDDINGS) // classes
-        most = max(most, 1) if landmarks is None else 0
-        if memory is None:
-            return cls(most, sys.maxsize)
-        node = 2 * dims + 16
-        embeddings = min(most, int(EMBEDDING_SHARE * memory) // node // classes)
-        embeddings = embeddings if embeddings >= LEAST_EMBEDDINGS else 0
-        sums = views * (2 * width * (width + 1) + classes * (8 * width + 16))
-        nodes = (memory - sums) // node - (landmarks or 0)
-        return cls(embeddings, max(nodes // classes - embeddings, 1))
+    most = (WIDE_EMBEDDINGS if dims >= WIDE else EMBEDDINGS) // classes
+    most = max(most, 1) if landmarks is None else 0
+    if memory is None:
+        return most, sys.maxsize
+    node = 2 * dims + 16
+    embeddings = min(most, int(EMBEDDING_SHARE * memory) // node // classes)
+    embeddings = embeddings if embeddings >= LEAST_EMBEDDINGS else 0
+    sums = views * (2 * width * (width + 1) + classes * (8 * width + 16))
+    nodes = (memory - sums) // node - (landmarks or 0)
+    return embeddings, max(nodes // classes - embeddings, 1)
 
 
 def draw_order(ids: Tensor) -> Tensor:
@@ -91,7 +81,7 @@ class NodeSample:
 
     def clear(self) -> None:
         """Remove all nodes."""
-        self.rows_ = ViewRows(torch.empty(0, 0, dtype=torch.float16))
+        self.rows_ = ViewRows({(0,): torch.empty(0, 0, dtype=torch.float16)})
         self.labels_ = self.nodes_ = torch.empty(0, dtype=torch.int64)
 
     def __len__(self) -> int:

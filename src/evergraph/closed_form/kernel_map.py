@@ -101,10 +101,6 @@ class KernelMap(ViewMap):
         return {part: rows.shape[1] for part, rows in self.landmarks.items()}
 
     @property
-    def directions(self) -> Parts:
-        return {part: rows.t() for part, rows in self.landmarks.items()}
-
-    @property
     def device(self) -> torch.device:
         return next(iter(self.landmarks.values())).device
 
@@ -153,7 +149,9 @@ class KernelMap(ViewMap):
         return WordProducts.of(self.landmarks[WORDS])
 
     def multiplier(self, parts: Sequence[int]) -> Multiplier:
-        return self._words if WORDS in parts else super().multiplier(parts)
+        if WORDS in parts:
+            return self._words
+        return RowProduct.of(torch.cat([self.landmarks[part] for part in parts], dim=1).t())
 
     def _landmark_lengths(self, view: View) -> tuple[int, Tensor]:
         """Return how many unit vectors a view has, and the length of every landmark in it."""

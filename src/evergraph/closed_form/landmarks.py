@@ -36,7 +36,7 @@ def column_weights(rows: ViewRows, labels: Tensor, *, dims: int) -> Tensor:
     rows: labelled nodes, of which the first stored hop is used; dims: width of a hop
 
     >>> rows = torch.tensor([[1., 0.], [1., 1.], [0., 0.], [0., 1.]]).repeat(1, 50)
-    >>> weights = column_weights(ViewRows(rows, None), torch.tensor([0, 0, 1, 1]), dims=100)
+    >>> weights = column_weights(ViewRows({(0,): rows}), torch.tensor([0, 0, 1, 1]), dims=100)
     >>> weights[:2]  # every second column separates nothing
     tensor([1.1892, 0.0316])
     """
@@ -68,7 +68,7 @@ class Landmarks(NodeSample):
     kernel exact; of more nodes one in ``SHARE`` is, and at least ``FEW``.
 
     >>> few = Landmarks(4)
-    >>> few.keep(ViewRows(torch.rand(9, 2), None), labels=torch.tensor([0] * 8 + [1]),
+    >>> few.keep(ViewRows({(0,): torch.rand(9, 2)}), labels=torch.tensor([0] * 8 + [1]),
     ...          nodes=torch.arange(9))
     >>> sorted(few.labels_.tolist())
     [0, 0, 0, 1]

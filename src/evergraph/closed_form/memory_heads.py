@@ -12,7 +12,7 @@ from torch import Tensor
 
 from evergraph.closed_form.kept_nodes import NodeSample, draw_order
 from evergraph.closed_form.kernel_map import KernelMap
-from evergraph.closed_form.views import View, ViewRows
+from evergraph.closed_form.views import FAR, View, ViewRows, hops_of
 
 if TYPE_CHECKING:
     from evergraph.closed_form.engine import ViewEngine
@@ -45,12 +45,12 @@ def memory_views(views: Sequence[View]) -> tuple[View, ...]:
     >>> [str(view) for view in memory_views(parse_views(["2"]))]
     ['2']
     """
-    hops = tuple(sorted({hop for view in views for hop in view.hops}))
+    hops = hops_of(views)
     coded = any(view.codes for view in views)
     related = any(view.related for view in views)
     shaped = any(view.shaped for view in views)
     uncoded = View(hops, related=related, shaped=shaped)
-    near_hops = tuple(hop for hop in hops if not View((hop,)).is_far)
+    near_hops = tuple(hop for hop in hops if hop <= FAR)
     chosen = []
     if coded:
         chosen.append(replace(uncoded, hops=near_hops, codes=True))
@@ -75,13 +75,11 @@ class MemoryHeads:
         map: k of every view.
         heads: α of every view.  float32 [kept, classes] each
         weights: a of every view, for nodes without and with class codes.  float64 [2, views]
-        strengths: λ of every view, relative to the mean of w.
     """
 
     map: KernelMap
     heads: Sequence[Tensor]
     weights: Tensor
-    strengths: Sequence[float] = ()
 
     @classmethod
     def fitted(
@@ -108,7 +106,7 @@ class MemoryHeads:
         parts = {part: kernels.landmarks[part] for part in kernels.needed(*views)}
         projected_memory = kernels.projected(parts)
         projected_answers = [kernels.projected_rows(block, views) for block in kernels.blocks(rows)]
-        heads, scores, strengths = [], [], []
+        heads, scores = [], []
         for view in views:
             gram = kernels.features(view, projected_memory)
             blocks = [kernels.features(view, block) for block in projected_answers]
@@ -122,9 +120,8 @@ class MemoryHeads:
             head = kernel_ridge(gram, labels, masses, strength=strength)
             heads.append(head)
             scores.append(values @ head)
-            strengths.append(strength)
         equal = torch.ones(2, len(views), dtype=torch.float64)
-        return cls(kernels, heads, equal, strengths), torch.stack(scores, 2)
+        return cls(kernels, heads, equal), torch.stack(scores, 2)
 
     def used(self, *, coded: bool) -> dict[View, Tensor]:
         """Return a_v α_vᵀ of views that have weight, for nodes with or without class codes."""

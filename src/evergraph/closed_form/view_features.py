@@ -201,7 +201,7 @@ class ViewFeatures(Backbone):
         self, views: Sequence[View], rows: ViewRows, columns: Tensor | None = None
     ) -> KernelMap:
         """Return the kernels of some nodes.  columns: see ``KernelMap``"""
-        parts = rows.taken(self.device).parts((*self.near, *self.far))
+        parts = rows.taken(self.device).parts()
         return KernelMap.of(views, parts, columns=columns)
 
     def set_heads(self, heads: Sequence[Tensor], mixture: Tensor) -> None:
@@ -230,8 +230,10 @@ class ViewFeatures(Backbone):
         if rows.codes is not None or not self.coded:
             return rows
         none = rows.hops.new_zeros(1, CODE_HOPS * self.code_width).expand(len(rows.hops), -1)
-        along = none[:, : self.code_width] if self.sees_relations else None
-        return replace(rows, codes=none, relation_codes=along)
+        arrays = {**rows.arrays, (CODES,): none}
+        if self.sees_relations:
+            arrays[(RELATION_CODES,)] = none[:, : self.code_width]
+        return replace(rows, arrays=arrays)
 
     @property
     def code_dims(self) -> int:
@@ -241,7 +243,7 @@ class ViewFeatures(Backbone):
     def prepare(self, graph: Graph) -> ViewRows:
         """Return hops and codes of all nodes; no codes if the graph shows no label."""
         rows = self._prepared.get(graph)
-        if rows is None or (self.far and rows.far is None):
+        if rows is None or (self.far and self.far not in rows.arrays):
             rows = self._prepared[graph] = self._rows(graph)
         return rows
 
@@ -256,13 +258,13 @@ class ViewFeatures(Backbone):
         in_memory = self.memory_heads.used(coded=coded) if self.memory_heads else []
         far = any(view.is_far for view in (*self._weights(coded=coded), *in_memory))
         rows = self._prepared.get(graph)
-        if rows is not None and (rows.far is not None or not far):
+        if rows is not None and (self.far in rows.arrays or not far):
             return rows, nodes.to(self.device)
         dims = min(graph.num_features, self.widest or graph.num_features) * len(self.near)
         asked = self._asked.pop(graph, None)
         if asked is None and graph.num_nodes * dims >= LARGE:
             asked = nodes, self._rows(graph, far=far, nodes=nodes)
-        if asked and torch.equal(asked[0], nodes) and (asked[1].far is not None or not far):
+        if asked and torch.equal(asked[0], nodes) and (self.far in asked[1].arrays or not far):
             self._asked[graph] = asked
             return asked[1], None
         rows = self._prepared[graph] = self._rows(graph, far=far)
@@ -275,20 +277,22 @@ class ViewFeatures(Backbone):
             if alone and not self.sees_relations:
                 relations_of(graph)  # raises
         near, code_cache, along, along_codes, *_ = self._caches
-        coded = self.shows_codes(graph)
 
         def asked(rows: Tensor) -> Tensor:
             return rows if nodes is None else rows.index_select(0, nodes.to(rows.device))
 
-        return ViewRows(
-            near(graph, nodes),
-            asked(code_cache(graph)) if coded else None,
-            relation_codes=asked(along_codes(graph)) if coded and self.sees_relations else None,
-            relations=asked(along(graph)) if self._sees_along else None,
-            shape=shape_of(graph, nodes).to(self.device) if self.shaped else None,
-            far=asked(self._far(graph)) if self.far and far else None,
-            words=self._words(graph, nodes),
-        )
+        arrays = {self.near: near(graph, nodes)}
+        if self.shows_codes(graph):
+            arrays[(CODES,)] = asked(code_cache(graph))
+            if self.sees_relations:
+                arrays[(RELATION_CODES,)] = asked(along_codes(graph))
+        if self._sees_along:
+            arrays[(RELATIONS,)] = asked(along(graph))
+        if self.shaped:
+            arrays[(SHAPE,)] = shape_of(graph, nodes).to(self.device)
+        if self.far and far:
+            arrays[self.far] = asked(self._far(graph))
+        return ViewRows(arrays, self._words(graph, nodes))
 
     def _far(self, graph: Graph) -> Tensor:
         *_, far_hops, end_of_hops = self._caches

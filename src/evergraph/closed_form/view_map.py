@@ -75,11 +75,6 @@ class ViewMap(ABC):
     def device(self) -> torch.device:
         """Device on which features are computed."""
 
-    @property
-    @abstractmethod
-    def directions(self) -> Parts:
-        """What each part is multiplied with.  [part dims, m] each"""
-
     @abstractmethod
     def projected(self, parts: Parts) -> Parts:
         """Return the shared values of some parts.  [n, part dims] each -> [n, ...] each"""
@@ -130,9 +125,9 @@ class ViewMap(ABC):
         vector: x, [dims]; weights: W of every view, [m, classes] each -> [classes, dims]
         """
 
+    @abstractmethod
     def multiplier(self, parts: Sequence[int]) -> Multiplier:
-        """Return what multiplies rows of adjacent parts with their directions."""
-        return RowProduct.of(torch.cat([self.directions[part] for part in parts]))
+        """Return what multiplies rows of adjacent parts with directions or landmarks."""
 
     @cached_property
     def _groups(self) -> list[tuple[slice, Multiplier, list[int]]]:
@@ -151,7 +146,7 @@ class ViewMap(ABC):
         return groups
 
     def totals(self, vectors: Matrix) -> Matrix:
-        """Return the products of each view's parts with ``directions``, summed.
+        """Return the products of each view's parts with directions or landmarks, summed.
 
         [n, dims] -> [n, views, m]
         """
@@ -224,7 +219,7 @@ class ViewMap(ABC):
         """Return the shared values that some views need of rows, see ``projected``."""
         needed = self.needed(*views)
         rows = rows if WORDS in needed else replace(rows, words=None)
-        parts = rows.taken(self.device).parts([part for part in self.sizes if part >= 0])
+        parts = rows.taken(self.device).parts()
         assert parts.keys() >= set(needed), "rows must have the relations of the training graph"
         return self.projected({part: parts[part] for part in needed})
 
@@ -274,7 +269,8 @@ class RandomMap(ViewMap):
     >>> from evergraph.closed_form.views import SHAPE
     >>> two = RandomMap((View((0,)), View((0,), shaped=True)),
     ...                 {0: torch.tensor([[1., -1.]]), SHAPE: torch.tensor([[1., 3.]])})
-    >>> [f.tolist() for f in two(ViewRows(torch.tensor([[1.]]), shape=torch.tensor([[1.]])))]
+    >>> rows = ViewRows({(0,): torch.tensor([[1.]]), (SHAPE,): torch.tensor([[1.]])})
+    >>> [f.tolist() for f in two(rows)]
     [[[1.0, 0.0]], [[1.4142..., 1.4142...]]]
     """
 
@@ -310,10 +306,6 @@ class RandomMap(ViewMap):
         return {part: len(matrix) for part, matrix in self.matrices.items()}
 
     @property
-    def directions(self) -> Parts:
-        return self.matrices
-
-    @property
     def device(self) -> torch.device:
         return next(iter(self.matrices.values())).device
 
@@ -338,6 +330,9 @@ class RandomMap(ViewMap):
 
         over_few_rows(work, out)
         return out
+
+    def multiplier(self, parts: Sequence[int]) -> Multiplier:
+        return RowProduct.of(torch.cat([self.matrices[part] for part in parts]))
 
     def scale(self, view: View) -> float:
         """Return √(2/(m|v|))."""

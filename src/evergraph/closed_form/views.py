@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from evergraph.closed_form.own_features import (
     unit_words,
 )
 from evergraph.core.errors import ConfigurationError, check_once
+from evergraph.training.learner import part_of
 
 # The parts of a node: hops are named by their numbers; the others are class codes, features along
 # relations, class codes along relations, a node's shape, the length of its own features, which
@@ -129,28 +130,31 @@ def live_views(
     return tuple(dict.fromkeys((*uncoded, replace(all_hops, codes=True))))
 
 
-# The dense attributes of ``ViewRows`` with one row per node.
-STORED = ("hops", "codes", "relation_codes", "relations", "shape", "far")
-
-
 @dataclass(frozen=True, eq=False)
 class ViewRows:
-    """Rows of some nodes for all views, looked up a few at a time."""
+    """Rows of some nodes for all views, looked up a few at a time.
 
-    hops: Tensor  # all nodes' near hops of Â that any view needs, concatenated.  [nodes, hops x d]
-    # all nodes' class codes; None if no label is shown.  [nodes, code dims] | None
-    codes: Tensor | None = None
-    nodes: Tensor | None = None  # the selected nodes; None for all, in order.  int64 [n] | None
-    # all nodes' features along relations; None if the graph has none. [nodes, relation dims] | None
-    relations: Tensor | None = None
-    # all nodes' degree and length; None if no view uses them.  [nodes, 64] | None
-    shape: Tensor | None = None
-    # all nodes' far hops, concatenated; None if no view has one. [nodes, hops x 128 or less] | None
-    far: Tensor | None = None
-    # all nodes' own features, if they are sparse, and hops are of projected ones; None if not
+    Attributes:
+        arrays: dense rows of all nodes, by the parts that stand side by side in them: the near hops
+            of Â that any view needs, first of all; far hops; class codes, if a label is shown;
+            features along relations; degree and length.  [nodes, dims] each
+        words: all nodes' own features, if they are sparse, and hops are of projected ones.
+        nodes: the selected nodes; None for all, in order.  int64 [n] | None
+    """
+
+    arrays: Mapping[tuple[int, ...], Tensor]
     words: Words | None = None
-    # all nodes' class codes along relations; None without codes or relations. [nodes, code dims]
-    relation_codes: Tensor | None = None
+    nodes: Tensor | None = None
+
+    @property
+    def hops(self) -> Tensor:
+        """All nodes' near hops, concatenated.  [nodes, hops x d]"""
+        return next(iter(self.arrays.values()))
+
+    @property
+    def codes(self) -> Tensor | None:
+        """All nodes' class codes; None if no label is shown.  [nodes, code dims] | None"""
+        return self.arrays.get((CODES,))
 
     def __len__(self) -> int:
         return len(self.hops) if self.nodes is None else len(self.nodes)
@@ -158,15 +162,8 @@ class ViewRows:
     def __getitem__(self, part: slice) -> ViewRows:
         if self.nodes is not None:
             return replace(self, nodes=self.nodes[part])
-        words = None if self.words is None else self.words[part]
-        return replace(self._each(lambda rows: rows[part]), words=words)
-
-    def _each(self, change: Callable[[Tensor], Tensor]) -> ViewRows:
-        def changed(name: str) -> Any:
-            rows = getattr(self, name)
-            return None if rows is None else change(rows)
-
-        return ViewRows(**{name: changed(name) for name in STORED})
+        arrays = {held: rows[part] for held, rows in self.arrays.items()}
+        return ViewRows(arrays, None if self.words is None else self.words[part])
 
     @property
     def device(self) -> torch.device:
@@ -180,64 +177,52 @@ class ViewRows:
     @property
     def dims(self) -> int:
         """Most values of two bytes per node, without codes."""
-        parts = (self.hops, self.relations, self.shape, self.far)
-        words = 0 if self.words is None else MOST_WORDS * WORD_BYTES // 2
-        return words + sum(rows.shape[1] for rows in parts if rows is not None)
+        codes = (CODES,), (RELATION_CODES,)
+        dense = sum(rows.shape[1] for held, rows in self.arrays.items() if held not in codes)
+        return dense + (0 if self.words is None else MOST_WORDS * WORD_BYTES // 2)
 
     def taken(self, device: torch.device, dtype: torch.dtype = torch.float32) -> ViewRows:
         """Return the selected rows in memory, on a device; words of unit length."""
-
-        def rows(tensor: Tensor) -> Tensor:
-            if self.nodes is not None:
-                tensor = tensor.index_select(0, self.nodes.to(tensor.device))
-            return tensor.to(device, dtype)
-
-        words = self.words
-        if words is not None and self.nodes is not None:
-            words = words[self.nodes.cpu().numpy()]
-        return replace(self._each(rows), words=None if words is None else unit_words(words))
+        arrays, words = dict(self.arrays), self.words
+        if self.nodes is not None:
+            for held, rows in arrays.items():
+                arrays[held] = rows.index_select(0, self.nodes.to(rows.device))
+            words = None if words is None else words[self.nodes.cpu().numpy()]
+        arrays = {held: rows.to(device, dtype) for held, rows in arrays.items()}
+        return ViewRows(arrays, None if words is None else unit_words(words))
 
     def stored(self) -> dict[str, Tensor]:
         """Return the rows of all nodes by name, without those that there are not."""
+        dense = {"parts_" + ",".join(map(str, held)): rows for held, rows in self.arrays.items()}
         words = {} if self.words is None else stored_words(self.words)
-        return self._dense() | {f"words_{name}": rows for name, rows in words.items()}
-
-    def _dense(self) -> dict[str, Tensor]:
-        """Return the dense rows that there are, by name."""
-        named = {name: getattr(self, name) for name in STORED}
-        return {name: rows for name, rows in named.items() if rows is not None}
+        return dense | {f"words_{name}": rows for name, rows in words.items()}
 
     @classmethod
-    def restored(cls, stored: Mapping[str, Tensor]) -> ViewRows:
+    def restored(cls, stored: dict[str, Tensor]) -> ViewRows:
         """Return the rows that ``stored`` returned."""
-        words = {name.removeprefix("words_"): stored[name] for name in stored if "words_" in name}
-        rows = {name: stored[name] for name in STORED if name in stored}
-        return cls(**rows, words=restored_words(words) if words else None)
+        arrays, words = part_of(stored, "parts_"), part_of(stored, "words_")
+        dense = {tuple(map(int, held.split(","))): rows for held, rows in arrays.items()}
+        return cls(dense, restored_words(words) if words else None)
 
     def joined(self, other: ViewRows) -> ViewRows:
         """Return the rows of both, all of them in memory; class codes may be missing: zeros.
 
-        >>> coded = ViewRows(torch.ones(1, 1), torch.ones(1, 2))
-        >>> ViewRows(torch.ones(1, 1)).joined(coded).codes.tolist()
+        >>> coded = ViewRows({(0,): torch.ones(1, 1), (CODES,): torch.ones(1, 2)})
+        >>> ViewRows({(0,): torch.ones(1, 1)}).joined(coded).codes.tolist()
         [[0.0, 0.0], [1.0, 1.0]]
         """
-        first, second = self._dense(), other._dense()
-        for coded, uncoded in ((first, second), (second, first)):
-            for name in coded.keys() - uncoded.keys():
-                shape = len(uncoded["hops"]), coded[name].shape[1]
-                uncoded[name] = coded[name].new_zeros(shape)
-        rows = {name: torch.cat([first[name], second[name]]) for name in first}
+        arrays = {}
+        for held, known in {**self.arrays, **other.arrays}.items():
+            nothing = known.new_zeros(1, known.shape[1])
+            both = [rows.arrays.get(held, nothing.expand(len(rows), -1)) for rows in (self, other)]
+            arrays[held] = torch.cat(both)
         if self.words is None or other.words is None:
-            return ViewRows(**rows)
-        return ViewRows(**rows, words=scipy.sparse.vstack([self.words, other.words], "csr"))
+            return ViewRows(arrays)
+        return ViewRows(arrays, scipy.sparse.vstack([self.words, other.words], "csr"))
 
-    def parts(self, hops: Sequence[int]) -> dict[int, Any]:
-        """Return rows in memory by part; hops: the hops that they hold."""
-        near = [hop for hop in hops if hop <= FAR]
-        far = [hop for hop in hops if hop > FAR]
-        parts = dict(zip(near, self.hops.tensor_split(len(near), dim=1), strict=True))
-        if self.far is not None:
-            parts |= zip(far, self.far.tensor_split(len(far), dim=1), strict=True)
-        others = {CODES: self.codes, RELATION_CODES: self.relation_codes, WORDS: self.words}
-        others |= {RELATIONS: self.relations, SHAPE: self.shape}
-        return parts | {part: rows for part, rows in others.items() if rows is not None}
+    def parts(self) -> dict[int, Any]:
+        """Return rows in memory by part."""
+        parts: dict[int, Any] = {}
+        for held, rows in self.arrays.items():
+            parts |= zip(held, rows.tensor_split(len(held), dim=1), strict=True)
+        return parts if self.words is None else parts | {WORDS: self.words}

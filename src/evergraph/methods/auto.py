@@ -15,12 +15,12 @@ from evergraph.closed_form.fusing import Answers
 from evergraph.closed_form.kept_nodes import (
     PARTS,
     PLENTY,
-    KeptNodes,
     LearnedNodes,
     LedgerEntries,
     NodeSample,
     guessed,
     ids_holding,
+    nodes_per_class,
 )
 from evergraph.closed_form.landmarks import Landmarks, column_weights
 from evergraph.closed_form.memory_heads import NodeMemory
@@ -242,7 +242,7 @@ class Auto(WholeTaskLearner):
 
     def _limit(self, dims: int) -> None:
         """Set how many nodes of a class may be kept.  dims: of a node, see ``_dims_of``"""
-        kept = KeptNodes.within(
+        embeddings, probes = nodes_per_class(
             None if self.memory is None else parse_size(self.memory),
             classes=self._check_learned().num_classes,
             dims=dims,
@@ -250,8 +250,8 @@ class Auto(WholeTaskLearner):
             width=self.backbone.width,
             landmarks=len(self.landmarks_) if self.backbone.on_landmarks else None,
         )
-        self.embeddings_.per_class = min(self.budget, kept.embeddings)
-        self.probes_.per_class = min(self.probes, kept.probes)
+        self.embeddings_.per_class = min(self.budget, embeddings)
+        self.probes_.per_class = min(self.probes, probes)
 
     def _dims_of(self, rows: ViewRows) -> int:
         """Return how many values of two bytes a node has, with class codes if a view has them."""

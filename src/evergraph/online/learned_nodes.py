@@ -269,36 +269,38 @@ class Counted(KeptArrays):
         positions = nodes.numpy()
         slots = self._slots.array[positions] - 1
         far = np.zeros((len(nodes), len(self._parts)), np.bool_)
-        first_column = 0
+        start = 0
         for piece in pieces:
-            columns = slice(first_column, first_column + piece.width)
+            stop = start + piece.width
+            parts = slice(*np.searchsorted(self._starts, [start, stop]))
             places = np.arange(len(nodes))
             if whole is not None:
                 changed = torch.cat([*whole, *piece.changed, nodes[:0]]).numpy()
                 places = np.flatnonzero(np.isin(positions, changed))
-            first, last = np.searchsorted(self._starts, [columns.start, columns.stop])
             for block in blocks(len(places), ROWS):
                 rows = places[block]
-                far[rows, first:last] = self._far(
-                    piece.rows(positions[rows]), slots[rows], columns, exactly=exactly
-                )
-            first_column = columns.stop
+                counted = self._rows.array[slots[rows], start:stop]
+                reaches = None if exactly else self._reaches.array[slots[rows], parts]
+                starts = [column - start for column in self._starts[parts]]
+                far[rows, parts] = self._far(counted, piece.rows(positions[rows]), starts, reaches)
+            start = stop
         places = np.flatnonzero(far.any(1))
         before = self._rows.array.take(slots[places], axis=0)
         now = np.concatenate([piece.rows(positions[places]) for piece in pieces], axis=1)
         after = np.where(np.repeat(far[places], self._parts, axis=1), now, before)
         return Moved(torch.from_numpy(places), torch.from_numpy(before), torch.from_numpy(after))
 
-    def _far(self, now: Array, slots: Array, columns: slice, *, exactly: bool) -> Array:
-        """Return which parts have moved too far.  [n, width] -> bool [n, parts in these columns]"""
-        first, last = np.searchsorted(self._starts, [columns.start, columns.stop])
-        starts = np.array(self._starts[first:last]) - columns.start
-        counted = self._rows.array[slots, columns]
-        far = np.ones((len(now), last - first), np.bool_)
-        if self.tolerance and not exactly:
+    def _far(
+        self, counted: Array, now: Array, starts: Sequence[int], reaches: Array | None
+    ) -> Array:
+        """Return which parts of a piece have moved too far.  [n, width] -> bool [n, parts]
+
+        starts: of the parts in the piece; reaches: see ``_reaches``, None for τ = 0
+        """
+        far = np.ones((len(now), len(starts)), np.bool_)
+        if self.tolerance and reaches is not None:
             gaps = now - counted
             gaps *= gaps
-            reaches = self._reaches.array[slots, first:last]
             far = ~(np.add.reduceat(gaps, starts, axis=1) <= reaches)
         # Parts below TINY count as far unless they are equal.
         moved = np.flatnonzero(far.any(1))

@@ -81,14 +81,6 @@ def test_hubs_that_reach_many_nodes_over_and_over_tell_each_once(kernel):
     assert live.of(everyone).equal(followed(graph, SGC(hops=3)).of(everyone))
 
 
-@pytest.mark.parametrize(("hops", "expected"), [(0, [9]), (1, [7, 8, 9]), (2, [6, 7, 8, 9])])
-@pytest.mark.parametrize("name", ["mixhop", "h2gcn"])
-def test_only_who_feels_a_change_is_computed(name, hops, expected):
-    graph = path(*range(1, 10))
-    live = followed(graph, topologies.make(name, hops=hops))
-    assert live.update(graph.add(torch.ones(1, 1), pairs_of((8, 9)))).tolist() == expected
-
-
 def test_what_is_read_does_not_grow_with_the_graph(monkeypatch):
     read = []
     product = LiveSmoother.product

@@ -1,6 +1,5 @@
 """The live form of auto: by hand, what each part is for, and that nothing but the end counts."""
 
-import dataclasses
 from functools import partial
 
 import numpy as np
@@ -157,16 +156,6 @@ def test_labels_nearby_tell_what_features_do_not():
     assert share(views=["2", "0|2"]) < 0.8
 
 
-def test_nodes_that_are_asked_about_are_learned_all_the_same():
-    learner = OnlineLearner(head=FusedHead(width=16))
-    learner.apply(ring(120))
-    knowledge = learner._knowledge
-    held = knowledge.held.first(knowledge.labels.every, 120)
-    assert len(held) == learner.status().labelled == 96
-    assert knowledge.codes.shown[held].any(1).all()
-    assert int(learner.head.engine.sums_[0].counts_.sum()) == 96
-
-
 @pytest.mark.parametrize("objective", ["balanced", "plain"])
 def test_a_rare_class_with_weak_features_is_not_answered_by_a_constant(objective):
     """One node in 20, half a deviation away in every column."""
@@ -181,23 +170,6 @@ def test_a_rare_class_with_weak_features_is_not_answered_by_a_constant(objective
     assert float(found.max() - found.min()) > 0.02
     there = rare.roll(1)
     assert float(found[there].mean()) > float(found[~there].mean())
-
-
-SPELLINGS = (str, int, "node {}".format, "{:05}".format)
-
-
-def test_how_ids_are_written_decides_nothing():
-    """Of so few nodes all are asked about."""
-    found = []
-    for spelled in SPELLINGS:
-        learner, plain = OnlineLearner(head=FusedHead(width=128)), ring(120)
-        names = {f"n{i}": spelled(i) for i in range(120)}
-        edges = [(names[a], names[b]) for a, b in plain.edges]
-        nodes = [*names.values()]
-        learner.apply(dataclasses.replace(plain, nodes=nodes, edges=edges))
-        found.append(learner.predict_proba(nodes)[1])
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], atol=1e-3, rtol=0)
 
 
 def test_an_explanation_adds_up_over_hops_and_labels():

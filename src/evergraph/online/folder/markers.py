@@ -222,10 +222,10 @@ class KeptColumns:
     def of(self, learner: OnlineLearner) -> Scheme | None:
         """Return it; None for plain numbers, and before the first node."""
         if not self._read and (width := learner.status().features):
-            self._read = True
             scheme = stored_columns(self.folder, self.encoders)
             # A process killed before its first delta may have left a file that does not fit.
             self._scheme = scheme if scheme is not None and scheme.width == width else None
+            self._read = True  # last, as other threads ask as well
         return self._scheme
 
     def check(self, delta: Delta, learner: OnlineLearner) -> None:
