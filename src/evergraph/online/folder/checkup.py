@@ -96,11 +96,22 @@ def _finding(folder: Path, error: Exception, file: str) -> Finding:
     return Finding(file, text.removeprefix(f"{file}: "))
 
 
+def _files_inside(path: Path) -> list[Path] | None:
+    """Return the files of a snapshot, none of anything else; None if it was replaced meanwhile."""
+    if not snapshot.NAME.fullmatch(path.name) or path.is_file():
+        return []
+    try:
+        return sorted(path.iterdir())
+    except FileNotFoundError:
+        return None
+
+
 def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
     """Check names and permissions; temporary files are fine while a process writes."""
-    snapshots = [path for _, path in snapshots_in(folder)]
     for path in sorted(folder.iterdir()):
-        files_inside = sorted(path.iterdir()) if path in snapshots else []
+        files_inside = _files_inside(path)
+        if files_inside is None:
+            continue
         if path.name.startswith("."):
             if not written:
                 yield Finding(path.name, "was left by a killed process")
