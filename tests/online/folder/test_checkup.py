@@ -337,3 +337,21 @@ def test_what_is_no_learner_cannot_be_checked(tmp_path):
     for path in (tmp_path, tmp_path / "none"):
         with pytest.raises(DataError, match="holds no learner"):
             checkup(path)
+
+
+def test_snapshots_may_come_and_go_while_a_folder_is_looked_at(sound, tmp_path, monkeypatch):
+    folder, looks, iterdir = tmp_path / "learner", [], Path.iterdir
+    shutil.copytree(sound, folder)
+    (folder / "snapshot-5").rename(tmp_path / "snapshot-5")
+
+    def looked_into(path):
+        looks.append(path)
+        if looks.count(folder) == 2 and not (folder / "snapshot-5").exists():
+            (tmp_path / "snapshot-5").rename(folder / "snapshot-5")
+        if path.name == "snapshot-3":
+            shutil.rmtree(path)
+        return iterdir(path)
+
+    monkeypatch.setattr(Path, "iterdir", looked_into)
+    assert checkup(folder, quick=True) == []
+    assert [path.name for path in looks if path != folder] == ["snapshot-3"]

@@ -7,6 +7,7 @@ import sqlite3
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 
 import pytest
 import torch
@@ -22,7 +23,17 @@ from evergraph.online.folder.snapshot import Compactor, JournalLoad, read_snapsh
 from evergraph.online.folder.sqlite_file import empty_wal, open_for_reading, open_for_writing
 from evergraph.online.heads import AnalyticHead
 from evergraph.online.learner import OnlineLearner
-from stand_in import StandIn, bits, delta, holds, opened, twin, wait_for_snapshot, write_snapshot
+from stand_in import (
+    StandIn,
+    bits,
+    delta,
+    filled,
+    holds,
+    opened,
+    twin,
+    wait_for_snapshot,
+    write_snapshot,
+)
 from waiting import gated, until
 
 
@@ -127,6 +138,23 @@ def test_commits_wait_for_the_disk_dropped_rows_are_overwritten_and_others_have_
     assert wal.stat().st_size == 0
     assert told(writer, "busy_timeout") == [10_000]
     writer.close()
+
+
+def test_a_wal_may_go_while_a_reader_looks_for_it(tmp_path, monkeypatch):
+    """The last writer removes it on closing."""
+    filled(tmp_path, 1)
+    stat = Path.stat
+
+    def last_look(path, **how):
+        found = stat(path, **how)
+        if path.name.endswith("-wal"):
+            path.unlink()
+        return found
+
+    (tmp_path / f"{JOURNAL_FILE}-wal").touch()
+    monkeypatch.setattr(Path, "stat", last_look)
+    with opened(tmp_path, readonly=True) as reader:
+        assert reader.refresh() == 0
 
 
 STATE = {

@@ -26,7 +26,7 @@ from evergraph.online.delta import Delta, DeltaResult
 from evergraph.online.folder.journal import JOURNAL_FILE as JOURNAL
 from evergraph.online.folder.journal import Journal
 from evergraph.online.folder.learner_folder import DAY, LearnerFolder
-from evergraph.online.folder.markers import stored_parameters
+from evergraph.online.folder.markers import folder_bytes, stored_parameters
 from evergraph.online.folder.sqlite_file import check_journal
 from forked import in_a_child
 from stand_in import StandIn, bits, delta, filled, holds, opened, twin
@@ -229,6 +229,23 @@ def test_readers_need_no_lock_and_follow(tmp_path):
             assert reader.status().readonly
             with pytest.raises(ConfigurationError, match="readonly=True: it cannot be changed"):
                 reader.submit(delta(9))
+
+
+def test_a_snapshot_may_go_while_the_size_of_its_folder_is_told(tmp_path, monkeypatch):
+    scandir = os.scandir
+
+    def looked_into(path):
+        if str(path).endswith("snapshot-1"):  # as the background removes it
+            shutil.rmtree(path)
+        return scandir(path)
+
+    with opened(tmp_path) as folder:
+        folder.submit(delta(1))
+        folder.compact()
+        before = folder_bytes(tmp_path)
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "scandir", looked_into)
+            assert 0 < folder_bytes(tmp_path) < before
 
 
 def test_a_reader_leaves_the_folder_as_it_is_and_makes_none(tmp_path):

@@ -9,7 +9,7 @@ import json
 import os
 import stat
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -30,7 +30,7 @@ from evergraph.online.folder.journal import JOURNAL_FILE, NOTHING, Journal, Jour
 from evergraph.online.folder.learner_folder import LearnerFolder, maker_of
 from evergraph.online.folder.markers import ACKNOWLEDGED_FILE, COLUMNS_FILE, FORMAT_FILE
 from evergraph.online.folder.recovery import Make
-from evergraph.online.folder.snapshot import ABOUT, MANIFEST, STATE, Snapshot, snapshots_in
+from evergraph.online.folder.snapshot import ABOUT, MANIFEST, NAME, STATE, Snapshot, snapshots_in
 from evergraph.online.folder.sqlite_file import check_journal
 from evergraph.online.graph.growing_graph import GraphChange
 from evergraph.online.graph.live_embeddings import NODES_PER_BLOCK
@@ -98,13 +98,14 @@ def _finding(folder: Path, error: Exception, file: str) -> Finding:
 
 def _listed(folder: Path, *, written: bool) -> Iterator[Finding]:
     """Check names and permissions; temporary files are fine while a process writes."""
-    snapshots = [path for _, path in snapshots_in(folder)]
     for path in sorted(folder.iterdir()):
-        files_inside = sorted(path.iterdir()) if path in snapshots else []
+        files_inside: list[Path] = []
+        with suppress(FileNotFoundError, NotADirectoryError):  # a snapshot may go meanwhile
+            files_inside = sorted(path.iterdir()) if NAME.fullmatch(path.name) else []
         if path.name.startswith("."):
             if not written:
                 yield Finding(path.name, "was left by a killed process")
-        elif not files_inside and path.name not in KNOWN:
+        elif not files_inside and path.name not in KNOWN and path.exists():
             yield Finding(path.name, "does not belong to a learner's folder")
         for file in (path, *files_inside):
             name = str(file.relative_to(folder))

@@ -13,6 +13,7 @@ import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -345,9 +346,8 @@ class Purged:
 def folder_bytes(folder: Path) -> int:
     """Return the total size of the files in a folder."""
     total = 0
-    for path in folder.rglob("*"):
-        try:
-            total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:  # SQLite's files come and go
-            continue
+    for place, _, names in os.walk(folder):  # it passes over folders that go meanwhile
+        for name in names:
+            with suppress(FileNotFoundError):  # SQLite's files come and go
+                total += Path(place, name).stat().st_size
     return total

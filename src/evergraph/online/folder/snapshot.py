@@ -26,7 +26,7 @@ from evergraph.online.folder.markers import read_checked, read_object, with_chec
 
 STATE, ABOUT, MANIFEST = "state.safetensors", "about.json", "manifest.json"
 FORMAT = 4  # 1 to 3 were never released
-_NAME = re.compile(r"snapshot-(\d+)")
+NAME = re.compile(r"snapshot-(\d+)")
 ASIDE = ".aside-"
 KEPT = 2
 _DTYPES = {
@@ -59,7 +59,7 @@ class Snapshot:
 
 def snapshots_in(folder: Path) -> list[tuple[int, Path]]:
     """Return number and path of every snapshot, intact or damaged, the newest first."""
-    folders = [(_NAME.fullmatch(path.name), path) for path in folder.iterdir() if path.is_dir()]
+    folders = [(NAME.fullmatch(path.name), path) for path in folder.iterdir() if path.is_dir()]
     return sorted(((int(name[1]), path) for name, path in folders if name), reverse=True)
 
 

@@ -49,21 +49,22 @@ _SCHEMA = (
 )
 
 
+def _stats(path: Path) -> dict[str, os.stat_result]:
+    found: dict[str, os.stat_result] = {}
+    for file in (path, path.with_name(f"{path.name}-wal")):
+        with contextlib.suppress(OSError):  # the WAL goes with the last process that has it open
+            found[file.name] = file.stat()
+    return found
+
+
 def stamps(path: Path) -> list[tuple[int, int]]:
     """Return times and sizes of a file and its WAL, to detect changes."""
-    files = (path, path.with_name(f"{path.name}-wal"))
-    stats = [file.stat() for file in files if file.exists()]
-    return [(stat.st_mtime_ns, stat.st_size) for stat in stats if stat.st_size]
+    return [(stat.st_mtime_ns, stat.st_size) for stat in _stats(path).values() if stat.st_size]
 
 
 def inodes(path: Path) -> dict[str, tuple[int, int]]:
     """Return which files a path and that of its WAL lead to, without those that do not exist."""
-    found: dict[str, tuple[int, int]] = {}
-    for file in (path, path.with_name(f"{path.name}-wal")):
-        with contextlib.suppress(OSError):
-            stat = file.stat()
-            found[file.name] = stat.st_dev, stat.st_ino
-    return found
+    return {name: (stat.st_dev, stat.st_ino) for name, stat in _stats(path).items()}
 
 
 def open_for_writing(path: Path) -> sqlite3.Connection:

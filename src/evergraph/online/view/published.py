@@ -14,7 +14,7 @@ from torch import Tensor
 
 from evergraph.core.component import ShownRecord
 from evergraph.core.errors import NothingLearnedError
-from evergraph.core.targets import OneClass, Target
+from evergraph.core.targets import Target
 from evergraph.online.arrays import Array, GrowingArray
 from evergraph.online.delta import Label, NodeId
 from evergraph.online.heads import Scorer
@@ -100,7 +100,7 @@ class PublishedState:
     met: Tensor  # which of them have nodes.  bool [classes]
     scorer: Scorer | None  # None before the first node
     dims: int  # of an embedding, which is the first part of a vector
-    target: Target = OneClass()  # noqa: RUF009  (it has no state)
+    target: Target
     alarms: tuple[Alarm, ...] = ()
 
     @cached_property
