@@ -17,7 +17,6 @@ from evergraph.closed_form.landmarks import FEW_COLUMNS, Landmarks, column_weigh
 from evergraph.closed_form.own_features import shape_of
 from evergraph.closed_form.ridge import balanced_ridge
 from evergraph.closed_form.statistics import ClassStatistics
-from evergraph.closed_form.view_map import RandomMap
 from evergraph.closed_form.views import View, ViewRows
 from evergraph.core.errors import ConfigurationError
 from evergraph.datasets import load
@@ -54,15 +53,6 @@ def test_weights_of_columns_turn_nodes_as_they_turn_landmarks():
     found = one.features(OWN, one.projected_rows(rows_of(45 * degrees), [OWN]))[0]
     third = (math.sin(math.pi / 3) + (2 * math.pi / 3) * 0.5) / math.pi
     assert found.tolist() == pytest.approx([1.0, third], abs=1e-6)
-
-
-def test_random_features_estimate_it():
-    """The kernel is what the features of `RandomMap` have as inner products on the average."""
-    rows = rows_of(0.1, 1.0, 2.0)
-    (drawn,) = RandomMap.drawn([OWN], {0: 2}, width=200_000, seed=3)(rows)
-    one = KernelMap.of([OWN], {0: rows.hops})
-    exact = one.features(OWN, one.projected_rows(rows, [OWN]))
-    assert torch.allclose(drawn @ drawn.t(), exact, atol=0.01)
 
 
 def test_all_nodes_as_landmarks_are_kernel_ridge_regression():

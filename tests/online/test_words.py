@@ -39,32 +39,6 @@ def learned(texts: list[str], topics: list[str], **columns: list[float]) -> Cont
     return ContinualNodeClassifier().partial_fit(list(range(len(texts))), frame, labels)
 
 
-def accuracy(model: ContinualNodeClassifier, topics: list[str]) -> float:
-    found = model.predict(list(range(KNOWN, KNOWN + ASKED)))
-    return float(np.mean(np.array(found) == np.array(topics[KNOWN:])))
-
-
-def without_words(model: ContinualNodeClassifier, topics: list[str]) -> OnlineLearner:
-    """Return a learner that was given the projected words alone."""
-    known = model.learner_.knowledge
-    assert known is not None
-    labels = [*topics[:KNOWN], *[None] * ASKED]
-    plain = OnlineLearner()
-    plain.apply(Delta(nodes=range(KNOWN + ASKED), features=known.graph.features, labels=labels))
-    return plain
-
-
-@pytest.mark.parametrize("beside", [False, True], ids=["texts alone", "beside a number"])
-def test_words_tell_more_as_they_are_than_projected(beside):
-    texts, topics = told()
-    columns = {"size": list(np.random.default_rng(1).normal(size=len(texts)))} if beside else {}
-    model = learned(texts, topics, **columns)
-    plain = without_words(model, topics)
-    found = plain.predict(list(range(KNOWN, KNOWN + ASKED)))
-    projected = float(np.mean(np.array(found) == np.array(topics[KNOWN:])))
-    assert accuracy(model, topics) > projected + 0.1
-
-
 def test_an_explanation_adds_up_with_words():
     texts, topics = told()
     model = learned(texts, topics)

@@ -141,21 +141,6 @@ def test_options_that_make_no_sense_are_refused():
 # What the parts are for, in a learner.
 
 
-def test_labels_nearby_tell_what_features_do_not():
-    delta = ring(120)
-    asked = [f"n{i}" for i in range(0, 120, 5)]
-    right = [i * 3 // 120 for i in range(0, 120, 5)]
-
-    def share(**given):
-        learner = OnlineLearner(head=FusedHead(width=64, **given))
-        learner.apply(delta)
-        found = learner.predict(asked)
-        return sum(a == b for a, b in zip(found, right, strict=True)) / len(right)
-
-    assert share() > 0.85
-    assert share(views=["2", "0|2"]) < 0.8
-
-
 @pytest.mark.parametrize("objective", ["balanced", "plain"])
 def test_a_rare_class_with_weak_features_is_not_answered_by_a_constant(objective):
     """One node in 20, half a deviation away in every column."""
