@@ -282,6 +282,9 @@ def test_what_only_snapshots_hold_stays(tmp_path):
         skip(tmp_path, 5, why="wrong")
     with pytest.raises(DataError, match=r"holds no delta 7$"):
         skip(tmp_path, 7, why="wrong")
+    opened(tmp_path / "new").close()
+    with pytest.raises(DataError, match=r"holds no delta 1$"):
+        skip(tmp_path / "new", 1, why="wrong")
 
 
 def test_a_delta_is_left_out_once_with_a_reason_and_by_one(tmp_path):
@@ -290,7 +293,8 @@ def test_a_delta_is_left_out_once_with_a_reason_and_by_one(tmp_path):
         skip(tmp_path, 2, why=" ")
     with opened(tmp_path), pytest.raises(LockedError):
         skip(tmp_path, 2, why="wrong")
-    skip(tmp_path, 2, why="wrong")
+    for seq in (2, 3):
+        skip(tmp_path, seq, why="wrong")
     with pytest.raises(DataError, match="delta 2 was left out already"):
         skip(tmp_path, 2, why="wrong")
     with pytest.raises(DataError, match="holds no learner"):
