@@ -17,8 +17,8 @@ from evergraph.online.graph.live_embeddings import LiveEmbeddings
 from evergraph.topology import SGC, EmbeddingCache, MixHop, Stepwise, topologies
 from evergraph.topology.base import coefficients
 from evergraph.topology.rowwise import (
+    ROWS_PER_PANEL,
     ROWS_PER_PRODUCT,
-    VALUES_PER_PANEL,
     RowProduct,
     block_product,
     tanh,
@@ -168,7 +168,7 @@ def test_bits_of_a_step_do_not_depend_on_other_rows(name, parameters, chosen):
     columns=st.sampled_from([0, 1, 10, 64, 65, 130]),
     rows=st.lists(st.integers(0, 69), max_size=70),
 )
-@example(height=VALUES_PER_PANEL + 1, columns=2, rows=[3, 3, 69])
+@example(height=2 * ROWS_PER_PANEL + 1, columns=2, rows=[3, 3, 69])
 def test_a_product_row_by_row_of_some_rows_is_that_of_each(height, columns, rows):
     generator = torch.Generator().manual_seed(0)
     matrix = torch.randn(height, columns, generator=generator)

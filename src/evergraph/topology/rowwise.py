@@ -19,7 +19,7 @@ from evergraph.core.targets import Matrix as Matrix
 
 ROWS_PER_PRODUCT = 64  # rows of every product: one shape for any number of rows
 FEW_ROWS = 4  # of every product of ``RowProduct``
-VALUES_PER_PANEL = 1 << 16  # of a matrix: BLAS multiplies a few rows with it in one thread
+ROWS_PER_PANEL = 1 << 10  # of a matrix: BLAS multiplies a few rows with it in one thread
 # Of a row of a panel, by bytes of a value: see ``RowProduct``. Measured with AVX-512.
 PANEL_BYTES = {4: 256, 8: 128}
 LEAST_LENGTH = 1e-12  # of rows whose values can be squared without loss
@@ -97,16 +97,18 @@ def blockwise(function: Callable[[Tensor], Tensor], rows: Tensor, dims: int) -> 
 class RowProduct:
     """A matrix by which rows are multiplied, four at a time: the bits of a row are always the same.
 
-    As ``block_product``, in blocks that are nearly as quick for one row as the matrix is read: its
-    columns lie in panels, each of them as wide as BLAS keeps sums of in registers. No product is so
-    large that BLAS shares it among threads, which could change its bits.
+    As ``block_product``, in blocks that are nearly as quick for one row as the matrix is read. It
+    lies in panels, as wide as BLAS keeps sums of in registers and low enough for a cache; products
+    with those below each other are added. No product is so large that BLAS shares it among threads,
+    which could change its bits.
 
     >>> RowProduct.of(torch.tensor([[1., 2.], [3., 4.]]))(np.array([[1, 1], [0, 2]], np.float32))
     array([[4., 6.],
            [6., 8.]], dtype=float32)
     """
 
-    panels: Matrix  # columns, then zeros up to the width of a panel.  [panels, 1, k, width]
+    # From top to bottom: columns, then zeros up to the width of a panel.  [panels, 1, k, width] each
+    panels: tuple[Matrix, ...]
     columns: int  # number of values for every row
 
     @classmethod
@@ -114,23 +116,27 @@ class RowProduct:
         """Cut a matrix.  [k, dims]"""
         values = matrix.numpy()
         height, columns = values.shape
-        widest = PANEL_BYTES[values.itemsize] // values.itemsize
-        while widest > 1 and widest * height > VALUES_PER_PANEL:
-            widest //= 2
-        width = max(min(widest, columns), 1)
+        width = max(min(PANEL_BYTES[values.itemsize] // values.itemsize, columns), 1)
         count = -(-columns // width)
         padded = np.zeros((height, count * width), values.dtype)
         padded[:, :columns] = values
         panels = padded.reshape(height, 1, count, width).transpose(2, 1, 0, 3)
-        return cls(np.ascontiguousarray(panels), columns)
+        starts = range(0, max(height, 1), ROWS_PER_PANEL)
+        cut = (panels[:, :, start : start + ROWS_PER_PANEL] for start in starts)
+        return cls(tuple(map(np.ascontiguousarray, cut)), columns)
 
     def __call__(self, rows: Matrix) -> Matrix:
         """Return rows @ matrix.  [n, k] -> [n, dims]"""
-        count, _, height, width = self.panels.shape
+        first, *lower = self.panels
+        count, _, _, width = first.shape
         blocks = -(-len(rows) // FEW_ROWS)
-        padded = np.zeros((blocks * FEW_ROWS, height), self.panels.dtype)
+        padded = np.zeros((blocks * FEW_ROWS, rows.shape[1]), first.dtype)
         padded[: len(rows)] = rows
-        products = np.matmul(padded.reshape(blocks, FEW_ROWS, height), self.panels)
+        by_block = padded.reshape(blocks, FEW_ROWS, rows.shape[1])
+        products = np.matmul(by_block[:, :, :ROWS_PER_PANEL], first)
+        for place, panels in enumerate(lower, start=1):
+            start = place * ROWS_PER_PANEL
+            products += np.matmul(by_block[:, :, start : start + ROWS_PER_PANEL], panels)
         side_by_side = products.transpose(1, 2, 0, 3)  # [blocks, rows, panels, width]
         result: Matrix = side_by_side.reshape(blocks * FEW_ROWS, count * width)
         return result[: len(rows), : self.columns]
