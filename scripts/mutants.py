@@ -311,7 +311,7 @@ def copy_tree() -> None:
     shutil.rmtree(TREE, ignore_errors=True)
     TREE.mkdir(parents=True)
     ignored = shutil.ignore_patterns("__pycache__", "results", "*.egg-info")
-    for name in ("src", "tests", "benchmarks"):
+    for name in ("src", "tests", "benchmarks", "docs"):
         shutil.copytree(ROOT / name, TREE / name, ignore=ignored)
     for name in ("pyproject.toml", "conftest.py"):
         shutil.copy2(ROOT / name, TREE)

@@ -72,6 +72,7 @@ def test_the_penalty_is_the_kernel_and_a_little_on_its_diagonal(count, added):
     expected = kernel + added * kernel.diagonal().mean() * torch.eye(count)
     found = one.penalties()[view].double()
     torch.testing.assert_close(found, expected, rtol=0, atol=2e-5)
+    assert one.nbytes == 4 * count * (sum(SIZES.values()) + count)  # of landmarks and of K
 
 
 @pytest.mark.parametrize("view", VIEWS, ids=str)
@@ -117,7 +118,9 @@ def test_rows_without_columns_are_the_constant_alone():
 def test_packed_words_are_compared_like_sparse_rows(seed, alone):
     """In batches, row by row and along slopes, beside other parts and for hop 0."""
     draws = np.random.default_rng(seed)
-    rows = csr_matrix(draws.random((9, 12)) * (draws.random((9, 12)) < 0.4), dtype="float32")
+    drawn = draws.random((9, 12)) * (draws.random((9, 12)) < 0.4)
+    drawn[4] = 0.0  # the last landmark has no words
+    rows = csr_matrix(drawn, dtype="float32")
     words, others = (
         packed_words(rows),
         torch.randn(9, 3, generator=torch.Generator().manual_seed(seed)),

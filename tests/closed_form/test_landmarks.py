@@ -263,6 +263,10 @@ def test_columns_that_tell_classes_apart_count_more():
     weights = column_weights(rows, labels, dims=2 * half)
     assert float(weights[:half].min()) > 2 * float(weights[half:].mean())
     assert column_weights(rows, 2 * labels, dims=2 * half).equal(weights)  # none is of class 1
+    once, twice = (rows.of(torch.tensor(nodes)) for nodes in ([0, 2, 1], [0, 2, 1, 1]))
+    alone = column_weights(once, torch.tensor([0, 0, 1]), dims=2 * half)  # a class of one node
+    both = column_weights(twice, torch.tensor([0, 0, 1, 1]), dims=2 * half)
+    torch.testing.assert_close(alone, both)
     few = view_rows(rows.hops[:, :FEW_COLUMNS], None)
     assert column_weights(few, labels, dims=FEW_COLUMNS).tolist() == [1.0] * FEW_COLUMNS
     near = []

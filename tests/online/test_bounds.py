@@ -115,17 +115,17 @@ BY_HAND = {"views": ["0"], "width": 8}
 SUMS = 8 * (72 * 1 + 104 * 3 + 24 * 8) + 40 * 4 * 8
 HEADS = {  # two nodes are left out, as they are not alone in their class; and codes of the new one
     "directions": (
-        FusedHead(codes=4, basis="random", **BY_HAND),
+        partial(FusedHead, codes=4, basis="random", **BY_HAND),
         "abc",
         SUMS + 24 * (2 * 3 * 3) + 8 * 4,
     ),
     "landmarks": (
-        FusedHead(codes=4, **BY_HAND),
+        partial(FusedHead, codes=4, **BY_HAND),
         "abc",
         SUMS + 24 * (2 * 3 * 3) + 8 * 4 + 8 * (24 * 8 + 12 * 12),
     ),
     "labels": (  # all four are left out; and their values
-        TargetHead(kind="labels", basis="random", **BY_HAND),
+        partial(TargetHead, kind="labels", basis="random", **BY_HAND),
         [["a"], ["b"], ["c"]],
         SUMS + 24 * (4 * 3 * 3) + 8 * 64 + 48 * (4 * 3) + 32 * (8 * 3),
     ),
@@ -135,8 +135,8 @@ HEADS = {  # two nodes are left out, as they are not alone in their class; and c
 @pytest.mark.parametrize("name", HEADS)
 def test_an_estimate_by_hand(name):
     """Of a new node of a new class, one of none, a late label, an edge that comes and one that goes."""
-    head, (a, b, c), of_head = HEADS[name]
-    learner = OnlineLearner(head=head)
+    make, (a, b, c), of_head = HEADS[name]
+    learner = OnlineLearner(head=make())
     first = nodes("n", [a, b, None])
     learner.apply(replace(first, edges=[("n0", "n1")]))
     known, copied = learner.knowledge, learner.held.copied

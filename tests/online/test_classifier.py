@@ -252,6 +252,10 @@ TABLE = pd.DataFrame({"id": ["a", "b"], "label": ["x", "y"], "type": ["p", "q"],
         ({"nodes": TABLE, "features": X[:2]}, "features and labels are columns of a table of node"),
         ({"nodes": TABLE, "labels": ["x", "y"]}, "features and labels are columns of a table of n"),
         ({"nodes": TABLE, "types": ["p", "q"]}, "types are given, but nodes have a column 'type'"),
+        (
+            {"edges": [("a", "z")], "edge_weights": [1.0, 2.0], "unknown_edges": "skip"},
+            "not 2 for 1 edges",
+        ),
         ({"nodes": ["a"], "features": TABLE[["f"]]}, "has 2 rows: expected 1, one per node"),
     ],
 )
@@ -262,6 +266,11 @@ def test_what_contradicts_itself_is_said(given, said):
     assert model.status().nodes == 0
     with pytest.raises(ConfigurationError, match="give ids of nodes, or rows of new ones"):
         started().predict(None)
+
+
+def test_a_frame_whose_columns_have_no_names_may_hold_texts():
+    model = small().partial_fit(["a", "b"], pd.DataFrame([["red", 1.0], ["blue", 2.0]]), ["x", "y"])
+    assert [row["column"] for row in model.reading_] == ["0", "1"]
 
 
 def test_a_folder_keeps_it(tmp_path):

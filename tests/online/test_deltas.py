@@ -149,7 +149,7 @@ def test_what_is_new_of_changes_by_hand(learner):
     assert is_empty(learner.only_new(given)[0])
 
 
-KNOWN, NEW = ("a", "b", 1, 2), ("n", 7)
+KNOWN = ("a", "b", 1, 2)
 
 
 def weighed(undirected: bool) -> tuple[OnlineLearner, dict[Any, float]]:
@@ -160,6 +160,14 @@ def weighed(undirected: bool) -> tuple[OnlineLearner, dict[Any, float]]:
         Delta(nodes=KNOWN, features=torch.eye(4), edges=[*weights], weights=[*weights.values()])
     )
     return made, weights
+
+
+@pytest.mark.parametrize("undirected", [True, False])
+def test_an_edge_the_other_way_is_known_where_edges_have_no_direction(undirected):
+    made, weights = weighed(undirected)
+    turned = Delta(edges=[(b, a) for a, b in weights], weights=[*weights.values()])
+    news = made.only_new(turned)[1]
+    assert news == (News(known_edges=3) if undirected else News(new_edges=3))
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,8 @@ def test_a_confusion_is_drawn_as_shares_of_its_rows_with_counts_written(drawn):
     (image,) = axes.images
     assert image.get_array().tolist() == [[75, 25], [0, 0]]
     assert image.get_clim() == (0, 100)
+    few, many = (sum(image.cmap(share)[:3]) for share in (0.0, 1.0))
+    assert few > many  # on which the counts are black, and white
     texts = {text.get_position(): (text.get_text(), text.get_color()) for text in axes.texts}
     assert texts == {(0, 0): ("6", "white"), (1, 0): ("2", "black")}  # readable on either ground
     for ticks in (axes.get_xticklabels(), axes.get_yticklabels()):

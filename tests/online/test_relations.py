@@ -11,6 +11,8 @@ from arrow_bytes import delta_from_arrow
 from evergraph.closed_form.codes import RelationHops
 from evergraph.core.errors import DataError
 from evergraph.datasets import load
+from evergraph.graphs import Graph
+from evergraph.graphs.relations import Relations
 from evergraph.online.classifier import ContinualNodeClassifier
 from evergraph.online.codecs.tables import read_deltas
 from evergraph.online.delta import Delta, NodeId
@@ -149,6 +151,17 @@ def test_relations_from_python():
     told = model.learner_._knowledge
     assert list(told.relations.names) == ["writes", "reviews"]
     assert list(told.relations.types) == ["paper", "author"]
+
+
+def test_relations_of_a_graph():
+    edges = torch.tensor([[0, 1], [1, 2]])
+    graph = Graph.from_edges(
+        edges, features=torch.eye(3), labels=torch.tensor([0, 1, -1]), undirected=True
+    )
+    kinds = torch.tensor([1, 0])
+    graph = graph.with_relations(Relations.of(edges, kinds, ("writes", "reviews"), nodes=3))
+    told = ContinualNodeClassifier(width=32).partial_fit(graph).learner_._knowledge
+    assert sorted(told.relations.names) == ["reviews", "writes"]
 
 
 def test_a_learner_that_does_not_look_ignores_columns_aloud(tmp_path, call):
