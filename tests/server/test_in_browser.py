@@ -98,7 +98,7 @@ def test_numbers_curves_and_confusion_are_those_of_the_learner(show, folder):
     status, history = learner.status(), learner.history()
     tiles = dict(zip(texts(browser, "#tiles dt"), texts(browser, "#tiles dd"), strict=True))
     assert tiles["Nodes"].startswith(f"{status.nodes}\n")
-    assert tiles["Classes"].startswith("5\nnewest: ")
+    assert tiles["Classes"].startswith(f"{status.classes}\nnewest: ")
     assert tiles["Accuracy"].startswith(f"{100 * status.accuracy:.1f} %")
     paths = browser.find_elements("css selector", "#accuracy path")
     assert [p.get_attribute("d").count("L") + 1 for p in paths] == [len(history["curve"])] * 2
