@@ -212,7 +212,10 @@ def test_forgotten_nodes_are_not_suggested():
 
 
 def test_several_labels_and_numbers():
-    for targets, told in (("labels", [["x"], None, ["x", "y", "z"]]), ("numbers", [1.0, None, 2.0])):
+    for targets, told in (
+        ("labels", [["x"], None, ["x", "y", "z"]]),
+        ("numbers", [1.0, None, 2.0]),
+    ):
         model = ContinualNodeClassifier(width=32, targets=targets)
         model.partial_fit(["a", "b", "c"], torch.eye(3), told, [("a", "b"), ("b", "c")])
         (found,) = model.suggest(3)
