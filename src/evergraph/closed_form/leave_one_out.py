@@ -119,7 +119,7 @@ def left_out(
         own.square().sum(-1),
     )
     # (S⁻¹ + Uᵀ(A + λP)⁻¹U)⁻¹, where S⁻¹ is 0 for the own feature of a landmark.
-    finite = torch.eye(3, dtype=inner.dtype).repeat(len(sample), 1, 1)
+    finite = torch.eye(3, dtype=inner.dtype, device=inner.device).repeat(len(sample), 1, 1)
     finite[:, 2, 2] -= is_landmark
     middle = torch.linalg.solve(finite + change @ inner, change.expand_as(inner))
     correction = (inner[..., :1, :] @ middle)[..., 0, :]  # [..., n, 3]
