@@ -278,8 +278,7 @@ class Knowledge(LiveVectors):
         moved = self.counted.moved(staying.nodes, self.pieces, whole=whole, exactly=self._exactly)
         moved_nodes, moved_labels = staying.nodes[moved.places], staying.old[moved.places]
         vectors = self.of(nodes[added])
-        changed = bool(changes.labelled.any())
-        counts = self.labels.counts_
+        counts, changed = self.labels.counts_, len(nodes) > 0
         num_landmarks = self.head.landmarks_wanted(counts, changed=changed, refit=self._anew)
         if not num_landmarks:
             self.head.forget(self.counted.of(nodes[removed]), old[removed])
