@@ -217,8 +217,8 @@ def check_whole_rows(topology: TopologyEncoder) -> None:
     """Raise unless an f_topo sums rows of float32."""
     if topology.dtype != "float32":
         raise ConfigurationError(
-            "dtype must be 'float32' for embeddings of a growing graph, which are corrected by "
-            f"small differences, not {topology.dtype!r}"
+            "dtype must be 'float32' for embeddings of a growing graph, whose rows are summed in "
+            f"float32, not {topology.dtype!r}"
         )
 
 
